@@ -68,6 +68,8 @@ pub(crate) enum FastPathRule {
     CachedReads,
     /// Writes that the page cache is expected to take.
     CachedWrites,
+    /// Metadata, while it is expected to be quick.
+    WhileQuick,
 }
 
 /// Whether a file's readiness says when to try an op again.
@@ -168,6 +170,8 @@ pub(crate) struct SqeFacts {
     pub(crate) may_raise_signal: bool,
     /// The ring's dirty budget covers the write.
     pub(crate) has_budget: bool,
+    /// See [`BlockedFacts::is_quick`].
+    pub(crate) is_quick: bool,
 }
 
 impl SqeFacts {
@@ -182,6 +186,7 @@ impl SqeFacts {
             is_clean: true,
             may_raise_signal: false,
             has_budget: true,
+            is_quick: true,
         }
     }
 }
@@ -324,6 +329,7 @@ fn sqe(file: FileKind, mode: WriteMode, facts: SqeFacts) -> Route {
                 && !facts.may_raise_signal
                 && facts.has_budget
         }
+        FastPathRule::WhileQuick => facts.is_quick && !matches!(mode, WriteMode::Uringlet),
     };
     if facts.is_plain && is_for_submitter && is_done_at_once { Route::FastPath } else { Route::Request }
 }

@@ -17,7 +17,7 @@ mod open;
 mod path;
 mod xattr;
 
-use super::issue::{Issue, IssueCx, OpFamily, PrepCx, unused};
+use super::issue::{FastProgress, Issue, IssueCx, OpFamily, PrepCx, unused};
 use super::outcome::Outcome;
 use crate::intercepted::{self, RawEpollEvent};
 use crate::ring_resources::RingResources;
@@ -58,7 +58,8 @@ fn check(sqe: &Sqe, cx: &PrepCx, unused_fields: &[u64]) -> Result<(), Errno> {
 /// Forwards the `prep` of an opcode to the module of its operation.
 macro_rules! forward {
     ($($name:ident = $module:ident => $variant:ident;)*) => {
-        $(pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
+        $(#[inline]
+        pub(crate) fn $name(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
             $module::$name(sqe, cx).map(FsOp::$variant)
         })*
     };
@@ -74,12 +75,14 @@ forward! {
     prep_fgetxattr = xattr => Xattr;
 }
 
+#[inline]
 pub(crate) fn prep_statx(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
     check(sqe, cx, &[])?;
     let at = At { dir: sqe.fd, path: UserPath::prep(sqe.addr, sqe.op_flags, cx)? };
     Ok(FsOp::Statx { at, flags: sqe.op_flags, mask: sqe.len, buf: UserPtr::at(sqe.addr2()) })
 }
 
+#[inline]
 pub(crate) fn prep_unlinkat(sqe: &Sqe, cx: &PrepCx) -> Result<FsOp, Errno> {
     const AT_REMOVEDIR: u32 = 0x200;
     check(sqe, cx, &[sqe.off, u64::from(sqe.len)])?;
@@ -125,15 +128,28 @@ pub(crate) fn prep_epoll_ctl(sqe: &Sqe, _: &PrepCx) -> Result<FsOp, Errno> {
     Ok(FsOp::EpollCtl { epfd: sqe.fd, op: sqe.len, fd: sqe.off as i32, event })
 }
 
+impl FsOp {
+    /// Opens what needs no I/O, under the ring's lock.
+    #[inline(always)]
+    pub(crate) fn try_open(&mut self, ring: &mut RingResources) -> Issue {
+        match self {
+            Self::Open(op) => op.try_issue(ring),
+            _ => Issue::Blocks,
+        }
+    }
+}
+
 impl OpFamily for FsOp {
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match self {
-            Self::Open(op) => op.try_issue(cx.ring),
+            Self::Open(_) => self.try_open(cx.ring),
             Self::Close(op) => op.try_issue(cx.ring),
             _ => Issue::Blocks,
         }
     }
 
+    // The first `ret` after a system call is slow: see `submit/fast_path.rs`.
+    #[inline(always)]
     fn run(&mut self, file: i32) -> Outcome {
         let res = match self {
             Self::Open(op) => return op.run(),
@@ -148,6 +164,12 @@ impl OpFamily for FsOp {
             Self::Xattr(op) => op.run(file),
         };
         Outcome::result_ok(res)
+    }
+
+    fn resume(&mut self, progress: FastProgress) {
+        if let (Self::Open(op), FastProgress::WouldBlock) = (self, progress) {
+            op.needs_io = true;
+        }
     }
 
     fn import_args(&mut self) -> Result<(), Errno> {

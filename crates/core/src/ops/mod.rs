@@ -27,7 +27,7 @@ pub(crate) mod uring_cmd;
 pub(crate) mod waitid;
 
 pub(crate) use filter_details::{filter_details, filter_details_size};
-pub(crate) use issue::{FastProgress, Issue, IssueCx, OpFile, PrepCx};
+pub(crate) use issue::{FastProgress, Issue, IssueCx, OpFamily, OpFile, PrepCx};
 pub(crate) use op::Op;
 pub(crate) use outcome::{Notification, Outcome};
 pub(crate) use table::OPCODES;

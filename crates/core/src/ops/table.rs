@@ -124,6 +124,11 @@ const fn on_fast_path(def: OpDef) -> OpDef {
     OpDef { routing: OpRouting { fast_path: FastPathRule::Always, ..def.routing }, ..def }
 }
 
+/// Metadata that the fast path does, too.
+const fn quick(def: OpDef) -> OpDef {
+    OpDef { routing: OpRouting { fast_path: FastPathRule::WhileQuick, ..def.routing }, ..def }
+}
+
 const fn socket(prep: PrepInPlace) -> OpDef {
     OpDef { ioprio: true, is_socket: true, ..file(prep, POLLED) }
 }
@@ -187,11 +192,11 @@ const fn def(opcode: Opcode) -> OpDef {
         O::Madvise => row(prep!(sync::prep_madvise), BOUNDED),
         O::Ftruncate => file(prep!(sync::prep_ftruncate), BOUNDED), // On a worker, where SIGXFSZ is blocked.
         // try_issue opens what needs no I/O; the rest may sleep on a FIFO or a device.
-        O::Openat => as_submitter(row(prep!(fs::prep_openat), FS)),
+        O::Openat => on_fast_path(as_submitter(row(prep!(fs::prep_openat), FS))),
         O::Openat2 => as_submitter(row(prep!(fs::prep_openat2), FS)),
-        O::Close => shallow(prep!(fs::prep_close)),
-        O::Statx => path(prep!(fs::prep_statx)),
-        O::Unlinkat => path(prep!(fs::prep_unlinkat)),
+        O::Close => quick(shallow(prep!(fs::prep_close))),
+        O::Statx => quick(path(prep!(fs::prep_statx))),
+        O::Unlinkat => quick(path(prep!(fs::prep_unlinkat))),
         O::Renameat => path(prep!(fs::prep_renameat)),
         O::Mkdirat => path(prep!(fs::prep_mkdirat)),
         O::Symlinkat => path(prep!(fs::prep_symlinkat)),

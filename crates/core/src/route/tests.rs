@@ -30,6 +30,7 @@ fn sqe_routes() {
     let of = |fast_path| SqeFacts::of(OpRouting { fast_path, ..NO_OP });
     let (never, always) = (of(FastPathRule::Never), of(FastPathRule::Always));
     let (reads, writes) = (of(FastPathRule::CachedReads), of(FastPathRule::CachedWrites));
+    let metadata = of(FastPathRule::WhileQuick);
     let plain_not = |facts| SqeFacts { is_plain: false, ..facts };
     let with_async = |facts, hint, max_transfer| SqeFacts { is_async: true, hint, max_transfer, ..facts };
     let cached = |facts| (FileKind::CACHED, ADAPTIVE, Step::Sqe(facts));
@@ -55,6 +56,12 @@ fn sqe_routes() {
             (on(FileKind::DIRECT, reads), Route::Request),
             (on(FileKind::STREAM, reads), Route::Request),
             (on(FileKind::UNKNOWN, reads), Route::Request),
+            (cached(metadata), Route::FastPath),
+            ((FileKind::UNKNOWN, WriteMode::Workers, Step::Sqe(metadata)), Route::FastPath),
+            ((FileKind::UNKNOWN, WriteMode::Uringlet, Step::Sqe(metadata)), Route::Request),
+            (cached(SqeFacts { is_quick: false, ..metadata }), Route::Request),
+            (cached(plain_not(metadata)), Route::Request),
+            (cached(with_async(metadata, AsyncHint::Weighed, None)), Route::Request),
             (cached(writes), Route::FastPath),
             (cached(plain_not(writes)), Route::Request),
             (cached(with_async(writes, AsyncHint::Weighed, None)), Route::Request),

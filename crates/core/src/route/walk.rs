@@ -113,7 +113,7 @@ pub(super) const PLAIN_REQUEST: RequestFacts = RequestFacts {
 pub(crate) const SQE: Walk = Walk {
     title: "Before a request is built (`Step::Sqe`)",
     columns: &[
-        ("`fast_path`", &["Never", "Always", "CachedReads", "CachedWrites"]),
+        ("`fast_path`", &["Never", "Always", "CachedReads", "CachedWrites", "WhileQuick"]),
         ("plain SQE", NO_YES),
         (
             "`IOSQE_ASYNC`",
@@ -124,9 +124,11 @@ pub(crate) const SQE: Walk = Walk {
         ("clean history", NO_YES),
         ("`RLIMIT_FSIZE`", NO_YES),
         ("dirty budget", NO_YES),
+        ("quick", NO_YES),
     ],
     input: |v| {
-        let fast_path = [FastPathRule::Never, FastPathRule::Always, FastPathRule::CachedReads, FastPathRule::CachedWrites][v[0]];
+        use FastPathRule::{Always, CachedReads, CachedWrites, Never, WhileQuick};
+        let fast_path = [Never, Always, CachedReads, CachedWrites, WhileQuick][v[0]];
         let files = [
             FileKind::CACHED,
             FileKind::CACHED.without_nowait(IoDirection::Read),
@@ -154,6 +156,7 @@ pub(crate) const SQE: Walk = Walk {
             is_clean: v[5] == 1,
             may_raise_signal: v[6] == 1,
             has_budget: v[7] == 1,
+            is_quick: v[8] == 1,
         };
         (files[v[3]], mode(v[4]), Step::Sqe(facts))
     },

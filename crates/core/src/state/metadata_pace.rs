@@ -42,12 +42,14 @@ impl MetadataPace {
     }
 
     /// Whether the next operation is expected to be quick.
+    #[inline]
     pub(crate) fn is_quick(&self, opcode: Opcode) -> bool {
         let pace = &self.opcodes[opcode as usize];
         pace.history.is_fast() && pace.sent_away_in != self.submission
     }
 
     /// The submitter has run one, in so many ticks.
+    #[inline]
     pub(crate) fn note_inline(&mut self, opcode: Opcode, ticks: u64) {
         let took = if ticks > SLOW_TICKS { Latency::Slow } else { Latency::Fast };
         let pace = &mut self.opcodes[opcode as usize];

@@ -1,7 +1,7 @@
 //! What one attempt at a request leads to.
 
 use crate::apoll::Rearm;
-use crate::ops::OpFile;
+use crate::ops::{FastProgress, OpFile};
 use crate::request::Outcome;
 use crate::throttle::Throttled;
 
@@ -48,5 +48,30 @@ impl Depth {
     pub(super) fn of(sqes: u32) -> Self {
         const SHALLOW: u32 = 4;
         if sqes <= SHALLOW { Self::Shallow } else { Self::Deep }
+    }
+}
+
+/// The result of the fast path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FastPath {
+    /// Complete, without a request.
+    Done(Outcome),
+    /// So many bytes are moved: a request does the rest.
+    Short(usize),
+    /// A read or an open that would wait: a request does it, without another try.
+    WouldBlock,
+    /// Nothing is done: a request is built.
+    Fallback,
+}
+
+impl FastPath {
+    /// The progress for the request that does the rest.
+    #[inline]
+    pub(super) fn progress(self) -> FastProgress {
+        match self {
+            Self::Short(n) => FastProgress::Bytes(n),
+            Self::WouldBlock => FastProgress::WouldBlock,
+            Self::Done(_) | Self::Fallback => FastProgress::None,
+        }
     }
 }

@@ -9,8 +9,10 @@
 //! useless: 240 of 780 ns of a 1 KiB pwrite measured on Linux 6.18, AMD EPYC). A batch pays for it
 //! once, not once a request.
 
+use super::attempt::{Depth, FastPath};
+use super::fast_names;
 use crate::file::FileKind;
-use crate::ops::{FastProgress, table};
+use crate::ops::table;
 use crate::request::Outcome;
 use crate::route::hint::AsyncHint;
 use crate::route::{Route, SqeFacts, Step, route};
@@ -24,31 +26,6 @@ use uringlet_sys::process::is_file_size_limited;
 use uringlet_sys::stats::{self, Counter};
 use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
-/// The result of the fast path.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FastPath {
-    /// Complete, without a request.
-    Done(Outcome),
-    /// So many bytes are moved: a request does the rest.
-    Short(usize),
-    /// A read that would wait: a request does it, without another try.
-    WouldBlock,
-    /// Nothing is done: a request is built.
-    Fallback,
-}
-
-impl FastPath {
-    /// The progress for the request that does the rest.
-    #[inline]
-    pub(super) fn progress(self) -> FastProgress {
-        match self {
-            Self::Short(n) => FastProgress::Bytes(n),
-            Self::WouldBlock => FastProgress::WouldBlock,
-            Self::Done(_) | Self::Fallback => FastProgress::None,
-        }
-    }
-}
-
 // The opcodes of the fast path, as constants: `route` is evaluated at compile time as far as their
 // facts go.
 const NOP: SqeFacts = SqeFacts::of(table::routing(Opcode::Nop));
@@ -61,28 +38,28 @@ const FLAGS: u8 = sqe::FIXED_FILE | sqe::ASYNC;
 
 /// Tries an SQE.
 #[inline(always)]
-pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
+pub(crate) fn fast_path(guard: &mut UringGuard, sqe: &Sqe, depth: Depth) -> FastPath {
     if sqe.flags & !FLAGS != 0 || (sqe.flags & sqe::ASYNC != 0 && !is_for_submitter(sqe)) {
         return FastPath::Fallback;
     }
     if sqe.flags & sqe::FIXED_FILE != 0 {
-        return on_registered_file(guard, sqe);
+        return on_registered_file(guard, sqe, depth);
     }
-    try_on(guard, sqe, sqe.fd)
+    try_on(guard, sqe, sqe.fd, depth)
 }
 
 /// Apart from [`try_on`], so that a plain number does not pay for the reference.
 #[inline(never)]
-fn on_registered_file(guard: &mut UringGuard, sqe: &Sqe) -> FastPath {
+fn on_registered_file(guard: &mut UringGuard, sqe: &Sqe, depth: Depth) -> FastPath {
     // A reference is held: the slot may be cleared while the ring is unlocked.
     let Some(node) = guard.res.files.get(sqe.fd as u32).cloned() else { return FastPath::Fallback };
-    let tried = try_on(guard, sqe, node.fd.number());
+    let tried = try_on(guard, sqe, node.fd.number(), depth);
     guard.res.release_file(node);
     tried
 }
 
 #[inline(always)]
-fn try_on(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
+fn try_on(guard: &mut UringGuard, sqe: &Sqe, fd: i32, depth: Depth) -> FastPath {
     match Opcode::from_u8(sqe.opcode) {
         Some(Opcode::Nop) => nop(sqe),
         Some(Opcode::Write) => write_one(guard, sqe, fd),
@@ -90,6 +67,10 @@ fn try_on(guard: &mut UringGuard, sqe: &Sqe, fd: i32) -> FastPath {
         Some(Opcode::Read) => read(sqe, fd),
         Some(Opcode::Readv) => readv(sqe, fd),
         Some(Opcode::Send) => send(sqe, fd),
+        Some(Opcode::Statx) => fast_names::statx(guard, sqe, depth),
+        Some(Opcode::Unlinkat) => fast_names::unlink(guard, sqe, depth),
+        Some(Opcode::Close) => fast_names::close(guard, sqe, depth),
+        Some(Opcode::Openat) => fast_names::open(guard, sqe),
         _ => FastPath::Fallback,
     }
 }
@@ -104,7 +85,7 @@ fn is_for_submitter(sqe: &Sqe) -> bool {
 
 /// Whether `route` sends an SQE whose facts do not include the ring's mode to the fast path.
 #[inline(always)]
-fn is_routed_here(file: FileKind, facts: SqeFacts) -> bool {
+pub(super) fn is_routed_here(file: FileKind, facts: SqeFacts) -> bool {
     route(file, WriteMode::Adaptive, Step::Sqe(facts)) == Route::FastPath
 }
 

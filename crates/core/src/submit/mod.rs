@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   mod                                 submit: the loop over the SQ
-//!   sqe, fast_path, unseen_closes       one SQE: executed directly, or made a request
+//!   sqe, fast_path, fast_names,
+//!   unseen_closes                       one SQE: executed directly, or made a request
 //!   chain                               link chains: put together, drained, failed
 //!   in_flight, kept_file                ops that ran without the lock; files that are closed under a request
 //!   dispatch                            decides complete / poll / run / punt
@@ -27,6 +28,7 @@ pub(crate) mod command;
 mod complete;
 mod dispatch;
 mod facts;
+mod fast_names;
 mod fast_path;
 mod fault;
 pub(crate) mod identity;

@@ -1,10 +1,10 @@
 //! One SQE: executed on the fast path, or checked and made a request.
 
-use super::attempt::{Attempt, Depth};
+use super::attempt::{Attempt, Depth, FastPath};
 use super::chain::Chain;
 use super::complete::{complete_in_place, fire_counted};
 use super::dispatch::{attempt, continue_as};
-use super::fast_path::{FastPath, fast_path};
+use super::fast_path::fast_path;
 use super::unseen_closes;
 use crate::fault::{self, Fault};
 use crate::ops::table::{self, OpDef};
@@ -106,10 +106,11 @@ fn submit_since(
     depth: Depth,
 ) -> SqeResult {
     let is_after_link = !chain.is_empty();
-    let has_fault = watched.is_some_and(|watched| watched.fault.is_some());
+    // A tracer is told the name of a file before that is closed.
+    let needs_request = watched.is_some_and(|watched| watched.fault.is_some() || sqe.opcode == Opcode::Close as u8);
     let mut tried = FastPath::Fallback;
-    if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path && !has_fault {
-        tried = fast_path(guard, sqe);
+    if !is_after_link && guard.drain.is_idle() && !guard.has_no_fast_path && !needs_request {
+        tried = fast_path(guard, sqe, depth);
         if let FastPath::Done(outcome) = tried {
             if let Some(watched) = watched {
                 trace::executed(&mut guard.res, sqe, slot.is_last, watched.since, outcome);

@@ -45,10 +45,13 @@ pub(crate) struct Open {
     how: OpenHow,
     /// Slot + 1 to register the file in; 0 for a plain descriptor.
     file_index: u32,
+    /// A try has found out.
+    pub(super) needs_io: bool,
     /// Opened on a worker, not registered yet.
     uninstalled: Option<UninstalledFd>,
 }
 
+#[inline]
 pub(super) fn prep_openat(sqe: &Sqe, cx: &PrepCx) -> Result<Open, Errno> {
     prep(sqe, cx, OpenCall::Openat, openat_how(u64::from(sqe.op_flags), u64::from(sqe.len)))
 }
@@ -65,7 +68,7 @@ fn prep(sqe: &Sqe, cx: &PrepCx, call: OpenCall, how: OpenHow) -> Result<Open, Er
     if file_index != 0 && how.flags & u64::from(O_CLOEXEC) != 0 {
         return Err(Errno::EINVAL);
     }
-    Ok(Open { call, dir: sqe.fd, path, how, file_index, uninstalled: None })
+    Ok(Open { call, dir: sqe.fd, path, how, file_index, needs_io: false, uninstalled: None })
 }
 
 impl Open {
@@ -109,8 +112,9 @@ fn read_how(addr: UserPtr, len: usize) -> Result<OpenHow, Errno> {
 impl Open {
     /// Opens names that the dentry cache has, without sleeping on a FIFO or a device: with
     /// `O_NONBLOCK`, which is cleared again if the program did not set it.
+    #[inline(always)]
     pub(super) fn try_issue(&mut self, ring: &mut RingResources) -> Issue {
-        if self.how.flags & MAKES != 0 {
+        if self.how.flags & MAKES != 0 || self.needs_io {
             return Issue::Blocks;
         }
         let mut how = self.effective_how();
@@ -220,6 +224,7 @@ pub(crate) enum Close {
     Slot(u32),
 }
 
+#[inline]
 pub(super) fn prep_close(sqe: &Sqe, cx: &PrepCx) -> Result<Close, Errno> {
     unused(&[sqe.off, sqe.addr, u64::from(sqe.len), u64::from(sqe.op_flags), u64::from(sqe.buf_index)])?;
     refuse_fixed(cx)?;
