@@ -3,7 +3,7 @@
 use crate::apoll::{CLOCK_EVENT, PollWaiter, RECHECK_EVENT, WAKE_EVENT};
 use crate::state::UringGuard;
 use crate::submit::identity::start_missing_workers;
-use crate::submit::{Depth, fire_expired, follow_clocks, issue, poll_fired, reap_aio, revive_starved, run_ready, serve_processes};
+use crate::submit::{Depth, fire_expired, follow_clocks, issue_in_loop, poll_fired, reap_aio, revive_starved, run_ready, serve_processes};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use uringlet_abi::setup;
@@ -138,7 +138,7 @@ fn handle_events(guard: &mut UringGuard, events: &[EpollEvent]) {
         }
         for waiting in ready.drain(..) {
             if let Some(req) = poll_fired(guard, waiting, mask) {
-                issue(guard, req, Depth::Driving);
+                issue_in_loop(guard, req, Depth::Driving);
             }
         }
     }

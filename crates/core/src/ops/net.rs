@@ -96,7 +96,7 @@ impl OpFamily for NetOp {
     }
 
     /// Tries without sleeping.
-    #[inline]
+    #[inline(always)]
     fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         match self {
             Self::Accept(op) => op.try_issue(cx),

@@ -90,7 +90,7 @@ const _: () = assert!(size_of::<Op>() <= 64);
 
 /// See [`OpFamily`] for what each method means.
 impl Op {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         family!(self, op => op.try_issue(cx), none => unreachable!("a request is issued by the owner of its op"))
     }

@@ -22,8 +22,15 @@ use uringlet_sys::Errno;
 use uringlet_sys::clock::ticks;
 use uringlet_sys::stats::{self, Counter};
 
-/// Issues a request, and goes on until it is complete or parked.
-pub(crate) fn issue(guard: &mut UringGuard, mut req: Request, depth: Depth) {
+/// As [`issue_in_loop`], from where no other request follows.
+pub(crate) fn issue(guard: &mut UringGuard, req: Request, depth: Depth) {
+    issue_in_loop(guard, req, depth);
+}
+
+/// Issues a request, and goes on until it is complete or parked. Inlined into the loop over what
+/// is ready (decision 0003).
+#[inline(always)]
+pub(crate) fn issue_in_loop(guard: &mut UringGuard, mut req: Request, depth: Depth) {
     loop {
         match attempt(guard, &mut req, depth) {
             Attempt::Done(outcome) => return complete(guard, req, outcome),
@@ -65,7 +72,7 @@ pub(crate) fn run_ready(guard: &mut UringGuard, depth: Depth) {
 }
 
 /// Issues a request in place, as far as possible: most requests complete here and are never moved.
-#[inline]
+#[inline(always)]
 pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -> Attempt {
     if req.trace.is_injected()
         && let Some(attempt) = fault::intervene(guard, req)

@@ -51,7 +51,7 @@ pub(crate) use aio::reap as reap_aio;
 pub(crate) use arm::arm;
 pub(crate) use attempt::Depth;
 pub(crate) use complete::complete;
-pub(crate) use dispatch::{issue, run_ready};
+pub(crate) use dispatch::{issue, issue_in_loop, run_ready};
 pub(crate) use in_flight::{TakenOp, complete_op, take_op};
 pub(crate) use kept_file::{keep_file, move_file, uses_of};
 pub(crate) use msg_ring::send_without_ring as send_msg_ring;

@@ -98,6 +98,7 @@ pub(crate) fn prep(sqe: &Sqe, cx: &PrepCx) -> Result<Recv, Errno> {
 }
 
 impl Recv {
+    #[inline(always)]
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
         let try_cx = TryCtx::receive(cx, self.msg_flags);
         if let Some(issue) = self.poll_first(&try_cx) {
@@ -175,6 +176,7 @@ impl Recv {
         self.poll_first(&cx).unwrap_or_else(|| self.receive_now(cx))
     }
 
+    #[inline(always)]
     fn receive_now(&mut self, cx: TryCtx) -> Issue {
         let (fd, mask) = (cx.fd, receive_mask(self.msg_flags));
         match self.receive(fd, nonblocking(self.msg_flags)) {
@@ -186,6 +188,7 @@ impl Recv {
     }
 
     /// One system call for what is left. Returns the message's flags too if they matter.
+    #[inline(always)]
     fn receive(&self, fd: i32, flags: u32) -> Result<(usize, u32), Errno> {
         let (buf, len) = (UserPtr::at(self.addr).add(self.done), self.left());
         if let Some(iovecs) = &self.iovecs {
