@@ -20,8 +20,8 @@ pub(crate) struct TracedRunners {
 type TracedCqes = BTreeSet<String>;
 
 /// Arguments that are not compared: bytes that the program reads, and reuses before a CQE of the
-/// kernel's is seen.
-const UNSTEADY: [&str; 1] = ["buf"];
+/// kernel's is seen. Those of vectors and messages are inside of others.
+const UNSTEADY: [&str; 2] = ["buf", "iov_base"];
 
 impl TracedRunners {
     /// Plays until everything agrees, or all attempts are used. Returns what differs.
@@ -83,9 +83,9 @@ fn cqes(trace: &str) -> anyhow::Result<TracedCqes> {
 fn line(event: &Value) -> String {
     let mut args = event["args"].clone();
     if let Some(args) = args.as_object_mut() {
-        UNSTEADY.iter().for_each(|name| drop(args.remove(*name)));
         args.values_mut().for_each(steady);
     }
+    forget_bytes(&mut args);
     let fields = ["op", "sqe_flags", "personality", "user_data", "res", "cqe_flags", "buffer", "more", "is_first"];
     // The size of a CQE is no matter of the request.
     let without_size = |text: &str| text.replace("|IORING_CQE_F_BIG", "").replace("IORING_CQE_F_BIG|", "").replace("IORING_CQE_F_BIG", "0");
@@ -93,10 +93,24 @@ fn line(event: &Value) -> String {
     format!("ring {} {} args={args}", event["ring"], fields.join(" "))
 }
 
+/// Without the bytes of buffers.
+fn forget_bytes(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            UNSTEADY.iter().for_each(|name| drop(fields.remove(*name)));
+            fields.values_mut().for_each(forget_bytes);
+        }
+        Value::Array(values) => values.iter_mut().for_each(forget_bytes),
+        _ => {}
+    }
+}
+
 /// Without the folder that a run has for itself, and without numbers of inodes.
 fn steady(argument: &mut Value) {
     let Some(path) = argument.get("path").and_then(Value::as_str) else { return };
-    let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+    // When a socket gets its address is a matter of time.
+    let is_socket = ["TCP", "UDP", "UNIX"].iter().any(|family| path.starts_with(family) && path.contains(":["));
+    let name = if is_socket { "socket:[]" } else { path.rsplit_once('/').map_or(path, |(_, name)| name) };
     argument["path"] = name.chars().filter(|c| !c.is_ascii_digit()).collect::<String>().into();
 }
 

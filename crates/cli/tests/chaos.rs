@@ -29,7 +29,7 @@ fn repeat(shown: &str) -> Vec<String> {
 #[test]
 fn a_careful_program_survives() {
     let directory = common::directory("chaos-careful");
-    let output = chaos(&directory, &["--seeds", "1..25", "-j", "2"], &[]);
+    let output = chaos(&directory, &["--seeds", "1..25", "-j2"], &[]);
     let shown = common::stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{shown}{}", common::stderr(&output));
     assert!(shown.starts_with("25 seeds, ") && shown.contains(" decisions: 0 fail"), "{shown}");
@@ -91,27 +91,38 @@ fn expressions_are_tried_with_each_seed() {
 #[test]
 fn the_same_seed_makes_the_same_trace() {
     let directory = common::directory("chaos-replay");
-    let trace = |seed: &str| {
+    let trace = |seed: &str, mode: &str| {
         let own = env!("CARGO_BIN_EXE_uringlet");
         let mut traced = command(&directory);
-        let output = common::finish(traced.args(["trace", "--json", "--", own, "run", "--legal", seed, "--", "./store"]));
+        let output = common::finish(traced.args(["trace", "--json", "--", own, "run", "--legal", seed, "--", "./store", mode]));
         let line = |line: &str| serde_json::from_str::<serde_json::Value>(line).ok();
         let events = common::stderr(&output).lines().filter_map(line).collect::<Vec<_>>();
         let mut requests: Vec<String> = events
             .iter()
-            .filter(|event| event["event"] == "request" && event["injected"] == true)
-            .map(|event| format!("{} {} {} {}", event["request"], event["op"], event["user_data"], event["res"]))
+            .filter(|event| event["event"] == "request")
+            .map(|event| {
+                let args = [&event["args"]["len"], &event["args"]["off"]];
+                let result = [&event["res"], &event["cqe_flags"], &event["injected"]];
+                format!("{} {} {} {args:?} {result:?}", event["request"], event["op"], event["user_data"])
+            })
             .collect();
         requests.sort();
-        assert!(!requests.is_empty(), "{}", common::stderr(&output));
+        assert!(requests.iter().any(|line| line.contains("true")), "{}", common::stderr(&output));
         requests
     };
     // What follows a short transfer depends on the order of completions; the first eight do not.
     let is_first = |line: &String| line.split(' ').next().and_then(|n| n.parse::<u32>().ok()).is_some_and(|n| n < 9);
-    let first = |seed| trace(seed).into_iter().filter(is_first).collect::<Vec<_>>();
+    let first = |seed| trace(seed, "all").into_iter().filter(is_first).collect::<Vec<_>>();
     for seed in ["1", "2", "3"] {
         assert_eq!(first(seed), first(seed), "seed {seed}");
     }
+    // A program that waits for each request does the same as a whole.
+    for seed in ["1", "2", "3", "4"] {
+        let whole = trace(seed, "single");
+        assert!(whole.len() > 48, "{whole:?}");
+        assert_eq!(whole, trace(seed, "single"), "seed {seed}");
+    }
+    assert_ne!(trace("1", "single"), trace("2", "single"));
 }
 
 #[test]

@@ -43,8 +43,9 @@ fn normal(line: &str, directory: &Path) -> String {
     let mut rest = line.as_str();
     while let Some(c) = rest.chars().next() {
         let is_address = rest.starts_with("0x") && rest[2..].chars().take_while(char::is_ascii_hexdigit).count() > 5;
-        let replaced =
-            [("[pid ", "[pid P"), ("pipe:[", "pipe:[N"), ("socket:[", "socket:[N")].into_iter().find(|(from, _)| rest.starts_with(from));
+        let replaced = [("[pid ", "[pid P"), ("pipe:[", "pipe:[N"), ("socket:[", "socket:[N"), ("127.0.0.1:", "127.0.0.1:N")]
+            .into_iter()
+            .find(|(from, _)| rest.starts_with(from));
         if let Some((from, to)) = replaced {
             text.push_str(to);
             rest = rest[from.len()..].trim_start_matches(|c: char| c.is_ascii_digit());
@@ -63,7 +64,7 @@ const GOLDEN: &str = r#"[pid P] --- trace_ops ---
 [pid P] io_uring_setup({sq_entries=8, cq_entries=16, flags=0}) = 3 (ring 0)
 [pid P] ring 0: WRITE(4<DIR/file>, "hello\nworld", 11, 0) user_data=0x1 IOSQE_IO_LINK chain=1.1 = 11
 [pid P] ring 0: READ(4<DIR/file>, "hello\nworld", 64, 0) user_data=0x2 chain=1.2 = 11
-[pid P] ring 0: WRITEV(4<DIR/file>, [{iov_base=ADDRESS, iov_len=5}, {iov_base=ADDRESS, iov_len=6}], 2, 11) user_data=0x3 = 11
+[pid P] ring 0: WRITEV(4<DIR/file>, [{iov_base="hello", iov_len=5}, {iov_base="\nworld", iov_len=6}], 2, 11) user_data=0x3 = 11
 [pid P] ring 0: FSYNC(4<DIR/file>, flags=IORING_FSYNC_DATASYNC) user_data=0x4 = 0
 [pid P] ring 0: OPENAT(AT_FDCWD, "no such", O_RDONLY|O_CLOEXEC) user_data=0x5 = -2 ENOENT (No such file or directory)
 [pid P] ring 0: MKDIRAT(AT_FDCWD, "directory", 0750) user_data=0x6 = 0
@@ -73,6 +74,8 @@ const GOLDEN: &str = r#"[pid P] --- trace_ops ---
 [pid P] ring 0: READ(4<DIR/file>, "world", 5, 6) user_data=0xa = 5
 [pid P] ring 0: READ(#0<DIR/file>, "hello", 5, 0) user_data=0xb IOSQE_FIXED_FILE = 5
 [pid P] ring 0: READ(4<DIR/file>, 0x8, 5, 0) user_data=0xc = -14 EFAULT (Bad address)
+[pid P] ring 0: READV(4<DIR/file>, [{iov_base="hell", iov_len=4}, {iov_base="o\nworldh", iov_len=8}], 2, 0) user_data=0xd = 12
+[pid P] ring 0: READV(4<DIR/file>, [{iov_base="ello", iov_len=4}, {iov_base="\nworldhe", iov_len=8}], 2, 1) user_data=0xe IOSQE_ASYNC = 12
 [pid P] ring 0: TIMEOUT(0.001000000 s, count=0) user_data=0x14 = -62 ETIME (Timer expired)
 [pid P] ring 0: READ(5<pipe:[N]>, "x", 8, -1) user_data=0x15 = 1
 [pid P] ring 0: ASYNC_CANCEL(user_data=0x16) user_data=0x17 = 0
@@ -82,10 +85,20 @@ const GOLDEN: &str = r#"[pid P] --- trace_ops ---
 [pid P] ring 0: POLL_ADD(5<pipe:[N]>, ...) user_data=0x18 = -125 ECANCELED (Operation canceled)
 [pid P] ring 0: SEND(7<socket:[N]>, "message", 7, MSG_NOSIGNAL) user_data=0x1a = 7
 [pid P] ring 0: RECV(8<socket:[N]>, "message", 8, 0) user_data=0x1b = 7
+[pid P] ring 0: SENDMSG(11<socket:[N]>, {msg_name={AF_UNIX, "bound"}, msg_namelen=110, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="cdef", iov_len=4}], msg_iovlen=2, msg_controllen=0}, 0) user_data=0x32 = 6
+[pid P] ring 0: RECVMSG(9<UNIX-DGRAM:[bound]>, {msg_name=NULL, msg_namelen=0, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="cdef", iov_len=8}], msg_iovlen=2, msg_controllen=0}, 0) user_data=0x33 = 6
+[pid P] ring 0: RECVMSG(9<UNIX-DGRAM:[bound]>, {msg_name=NULL, msg_namelen=0, msg_iov=[{iov_base="gh", iov_len=2}, {iov_base="i", iov_len=8}], msg_iovlen=2, msg_controllen=0}, 0) user_data=0x34 = 3
+[pid P] ring 0: CONNECT(13<socket:[N]>, {AF_INET, 127.0.0.1:N}, 16) user_data=0x35 = 0
+[pid P] ring 0: SEND(13<TCP:[127.0.0.1:N->127.0.0.1:N]>, "x", 1, 0) user_data=0x36 = 1
+[pid P] ring 0: RECV(14<TCP:[127.0.0.1:N->127.0.0.1:N]>, "x", 4, 0) user_data=0x37 = 1
+[pid P] io_uring_setup({sq_entries=4, cq_entries=8, flags=0}) = 16 (ring 1)
+[pid P] ring 1: CQE user_data=0x3d = 5 (of no request of this ring)
+[pid P] ring 0: MSG_RING(16<anon_inode:[io_uring]>, IORING_MSG_DATA, data=0x3d, res=5) user_data=0x3c = 0
+[pid P] ring 1: CQE user_data=0x77 = 0 (of no request of this ring)
 [pid P] ring 0: NOP() user_data=0x1e IOSQE_CQE_SKIP_SUCCESS = 0 (no CQE)
 [pid P] ring 0: NOP() user_data=0x1f = 0
 [pid P] ring 0: opcode 200(opcode=200, fd=0, off=NULL, addr=NULL, len=0) user_data=0x20 = -22 EINVAL (Invalid argument)
-[pid P] ring 0: READ(9<pipe:[N]>, ADDRESS, 1, -1) user_data=0x63 <unfinished: its process has ended>
+[pid P] ring 0: READ(16<pipe:[N]>, ADDRESS, 1, -1) user_data=0x63 <unfinished: its process has ended>
 "#;
 
 #[test]
@@ -141,7 +154,7 @@ fn the_summary_counts_by_opcode_and_by_file() {
     assert_eq!([&read["count"], &read["errors"], &read["bytes"]], [6, 2, 11 + 5 + 5 + 1]);
     assert!(read["p50_ns"].as_u64() <= read["max_ns"].as_u64() && read["max_ns"].as_u64() > Some(100), "{read}");
     let file = row("by_file", "file", directory.join("file").to_str().expect("UTF-8"));
-    assert_eq!([&file["count"], &file["bytes"]], [8, 11 + 11 + 11 + 5 + 5]);
+    assert_eq!([&file["count"], &file["bytes"]], [10, 11 + 11 + 11 + 5 + 5 + 12 + 12]);
     assert_eq!(events[0]["unfinished"], 1);
 }
 

@@ -67,7 +67,7 @@ fn the_engine_and_the_kernel_are_traced_alike() {
         let line = |event: &Value| fields.map(|name| steady(&event[name]).to_string()).join(" ");
         let mut lines: Vec<String> = requests(&events).filter(|event| event["has_cqe"] == true).map(line).collect();
         lines.sort();
-        assert_eq!(lines.len(), 23, "{lines:#?}");
+        assert_eq!(lines.len(), 32, "{lines:#?}");
         let unfinished = events.iter().filter(|event| event["event"] == "unfinished").map(|event| event["user_data"].clone());
         (lines, unfinished.collect::<Vec<_>>())
     };

@@ -16,11 +16,12 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use uringlet_abi::{Cqe, setup, sq_flags};
+use uringlet_abi::{Cqe, Opcode, setup, sq_flags};
 use uringlet_sys::fault_plan::FaultCounts;
 use uringlet_sys::fd::EventFd;
 use uringlet_sys::ring_memory::{RingField, RingMemory};
-use uringlet_sys::{Errno, process};
+use uringlet_sys::trace::{self, RecordKind, TraceRecord};
+use uringlet_sys::{Errno, clock::ticks, process, program_tid::program_tid};
 
 /// Which kind of thread holds a ring's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,11 @@ pub(crate) enum LockOwner {
 }
 
 impl LockOwner {
+    /// The calling thread, which has the lock, as the program knows it.
+    pub(crate) fn tid(self) -> u32 {
+        if self.is_submitter() { program_tid() } else { process::tid() }
+    }
+
     #[inline]
     pub(crate) fn is_submitter(self) -> bool {
         self == Self::Submitter
@@ -212,8 +218,37 @@ impl RingResources {
         }
     }
 
+    /// Tells a tracer of a CQE that no request of this ring has asked for: another ring's message,
+    /// or the tag of a resource that is not used any more.
+    #[inline]
+    pub(crate) fn trace_posted(&self, posted: Cqe) {
+        if trace::is_on() {
+            self.trace_cqe(posted, TraceRecord { detail: TraceRecord::NO_REQUEST, ..TraceRecord::default() });
+        }
+    }
+
+    /// Tells a tracer of one of several CQEs that a request posts in one try. `traced_as`: see
+    /// `IssueCx`.
+    #[cold]
+    pub(crate) fn trace_shot(&self, (request, road): (u32, u8), opcode: Opcode, shot: Cqe) {
+        let mut record = TraceRecord { request, road, detail: TraceRecord::MORE, ..TraceRecord::default() };
+        record.payload[2] = opcode as u64;
+        self.trace_cqe(shot, record);
+    }
+
+    #[cold]
+    fn trace_cqe(&self, cqe: Cqe, mut record: TraceRecord) {
+        record.kind = RecordKind::Completion as u8;
+        (record.ring, record.ticks) = (self.ring_index, ticks());
+        (record.pid, record.tid) = (process::pid(), self.lock_owner.tid());
+        record.payload[0] = cqe.user_data;
+        record.payload[1] = u64::from(cqe.res.cast_unsigned()) | u64::from(cqe.flags) << 32;
+        trace::with_buffer(|writer| writer.record(&record));
+    }
+
     fn post_tag(&mut self, tag: u64) {
         if tag != 0 {
+            self.trace_posted(Cqe { user_data: tag, res: 0, flags: 0 });
             self.post(Cqe { user_data: tag, res: 0, flags: 0 });
         }
     }

@@ -43,7 +43,7 @@ pub(crate) struct ChaosArgs {
     shrink_runs: u32,
 
     /// The program, looked up in PATH, and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<OsString>,
 }
 

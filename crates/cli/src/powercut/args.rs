@@ -41,7 +41,7 @@ pub(crate) struct PowercutArgs {
     check: Option<OsString>,
 
     /// The program, looked up in PATH, and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     command: Vec<OsString>,
 }
 

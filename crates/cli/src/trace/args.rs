@@ -79,7 +79,7 @@ pub(crate) struct TraceArgs {
     pub(super) buffer: u32,
 
     /// The program, looked up in PATH, and its arguments
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM [ARGS]")]
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM [ARGS]")]
     pub(super) command: Vec<OsString>,
 }
 

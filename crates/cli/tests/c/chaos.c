@@ -14,6 +14,8 @@ enum { BLOCKS = 24, SIZE = 4096 };
 
 static struct io_uring ring;
 static int careless_reads, careless_order, careless_polls;
+// Requests that are in flight together.
+static int batch = 8;
 static char written[BLOCKS][SIZE], back[BLOCKS][SIZE];
 
 static struct io_uring_sqe *next(unsigned long user_data) {
@@ -47,18 +49,18 @@ static int one(unsigned long *user_data, unsigned *flags) {
 // All blocks, several at a time, each as a whole.
 static void transfer(int fd, int writes) {
     int done[BLOCKS] = {0}, left = BLOCKS;
-    for (int first = 0; first < BLOCKS; first += 8) {
-        for (int n = first; n < first + 8; n++) {
+    for (int first = 0; first < BLOCKS; first += batch) {
+        for (int n = first; n < first + batch; n++) {
             struct io_uring_sqe *e = next(n);
             if (writes) io_uring_prep_write(e, fd, written[n], SIZE, (long)n * SIZE);
             else io_uring_prep_read(e, fd, back[n], SIZE, (long)n * SIZE);
             e->user_data = n;
         }
         submit();
-        for (int open = 8; open;) {
+        for (int open = batch; open;) {
             unsigned long n;
             int res = one(&n, 0);
-            if (careless_order && n != first + 8 - open) {
+            if (careless_order && n != first + batch - open) {
                 printf("block %lu came out of order\n", n);
                 exit(1);
             }
@@ -109,6 +111,7 @@ int main(int argc, char **argv) {
     careless_reads = argc > 1 && !strcmp(argv[1], "reads");
     careless_order = argc > 1 && !strcmp(argv[1], "order");
     careless_polls = argc > 1 && !strcmp(argv[1], "polls");
+    if (argc > 1 && !strcmp(argv[1], "single")) batch = 1;
     if (argc > 1 && !strcmp(argv[1], "fails")) return 9;
     char name[] = "chaos-XXXXXX";
     int fd = mkstemp(name);

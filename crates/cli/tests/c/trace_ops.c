@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +62,11 @@ static void files(void) {
     io_uring_register_files(&ring, &fd, 1);
     ONE(11, (io_uring_prep_read(e, 0, read_back, 5, 0), e->flags |= IOSQE_FIXED_FILE));
     ONE(12, io_uring_prep_read(e, fd, (void *)8, 5, 0));
+    static char first[4], second[8];
+    struct iovec into[2] = {{first, 4}, {second, 8}};
+    ONE(13, io_uring_prep_readv(e, fd, into, 2, 0));
+    // A worker executes it, with a copy of the iovecs.
+    ONE(14, (io_uring_prep_readv(e, fd, into, 2, 1), e->flags |= IOSQE_ASYNC));
 }
 
 static void waits(void) {
@@ -96,6 +103,54 @@ static void waits(void) {
     socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
     ONE(26, io_uring_prep_send(e, pair[0], "message", 7, MSG_NOSIGNAL));
     ONE(27, io_uring_prep_recv(e, pair[1], byte, 8, 0));
+}
+
+// Messages to a bound socket, and over TCP.
+static void messages(void) {
+    static char head[2], tail[8], wait_for[4];
+    struct sockaddr_un name = {AF_UNIX, "bound"};
+    struct sockaddr_in any = {AF_INET, 0, {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof any;
+    struct iovec out[2] = {{"ab", 2}, {"cdef", 4}}, in[2] = {{head, 2}, {tail, 8}};
+    struct msghdr to = {.msg_name = &name, .msg_namelen = sizeof name, .msg_iov = out, .msg_iovlen = 2};
+    struct msghdr from = {.msg_iov = in, .msg_iovlen = 2};
+    int bound = socket(AF_UNIX, SOCK_DGRAM, 0), sender = socket(AF_UNIX, SOCK_DGRAM, 0);
+    unlink("bound");
+    bind(bound, (struct sockaddr *)&name, sizeof name);
+    ONE(50, io_uring_prep_sendmsg(e, sender, &to, 0));
+    ONE(51, io_uring_prep_recvmsg(e, bound, &from, 0));
+    // It waits, and the program uses its header for something else.
+    struct io_uring_sqe *e = sqe(52);
+    io_uring_prep_recvmsg(e, bound, &from, 0);
+    e->user_data = 52;
+    io_uring_submit(&ring);
+    from.msg_iov = NULL;
+    sendto(sender, "ghi", 3, 0, (struct sockaddr *)&name, sizeof name);
+    take(1);
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0);
+    bind(listener, (struct sockaddr *)&any, sizeof any);
+    listen(listener, 1);
+    getsockname(listener, (struct sockaddr *)&any, &size);
+    ONE(53, io_uring_prep_connect(e, client, (struct sockaddr *)&any, sizeof any));
+    ONE(54, io_uring_prep_send(e, client, "x", 1, 0));
+    int server = accept(listener, NULL, NULL);
+    ONE(55, io_uring_prep_recv(e, server, wait_for, 4, 0));
+}
+
+// CQEs of no request of the ring: a message of another one, and the tag of a file.
+static void posts(void) {
+    struct io_uring other;
+    struct io_uring_cqe *cqe;
+    __u64 tag = 0x77;
+    int file = open("file", O_RDONLY);
+    io_uring_queue_init(4, &other, 0);
+    ONE(60, io_uring_prep_msg_ring(e, other.ring_fd, 5, 61, 0));
+    if (io_uring_wait_cqe(&other, &cqe)) exit(1);
+    io_uring_register_files_tags(&other, &file, &tag, 1);
+    io_uring_cqe_seen(&other, cqe);
+    io_uring_unregister_files(&other);
+    if (io_uring_wait_cqe(&other, &cqe) || cqe->user_data != tag) exit(1);
+    io_uring_queue_exit(&other);
 }
 
 static void oddities(void) {
@@ -148,6 +203,8 @@ int main(int argc, char **argv) {
     }
     files();
     waits();
+    messages();
+    posts();
     oddities();
     pipe(ends);
     struct io_uring_sqe *e = sqe(99);

@@ -1,12 +1,13 @@
 //! Requests of a ring that wait for their CQEs. A CQE tells nothing of its request but
 //! `user_data`.
 
+use crate::trace::FirstIovecs;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use uringlet_abi::{Cqe, Opcode, cqe};
-use uringlet_sys::UserPtr;
 
 /// A request that was submitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AwaitedRequest {
     /// In its ring.
     pub(super) number: u32,
@@ -18,11 +19,11 @@ pub(super) struct AwaitedRequest {
     /// It installs a registered file into a slot that its result names.
     pub(super) allocates_slot: bool,
     /// Where it reads or receives to.
-    pub(super) filled: Option<UserPtr>,
+    pub(super) filled: Option<Box<FirstIovecs>>,
 }
 
 /// Which request a CQE is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MatchedRequest {
     pub(super) request: AwaitedRequest,
     /// No other request has this `user_data`.
@@ -44,8 +45,9 @@ impl AwaitedRequests {
     /// Returns a request that is not kept any more: it has surely ended, without a CQE.
     pub(super) fn insert(&mut self, user_data: u64, request: AwaitedRequest) -> Option<(u64, AwaitedRequest)> {
         let key = (user_data, request.number);
+        let skips_success = request.skips_success;
         self.requests.insert(key, request);
-        if request.skips_success {
+        if skips_success {
             self.skipping.push_back(key);
         }
         if self.skipping.len() <= SKIPPING_MAX {
@@ -65,7 +67,8 @@ impl AwaitedRequests {
         let of_user_data = (entry.user_data, 0)..=(entry.user_data, u32::MAX);
         let mut candidates = self.requests.range(of_user_data.clone()).filter(|(_, request)| may_have(request, entry));
         let first = candidates.next().or_else(|| self.requests.range(of_user_data).next());
-        let (&key, &request) = first?;
+        let (&key, request) = first?;
+        let request = request.clone();
         let is_certain = candidates.next().is_none();
         if entry.flags & cqe::MORE == 0 {
             self.requests.remove(&key);

@@ -17,14 +17,16 @@
 //! *Too late*: what was overwritten meanwhile is counted.
 
 use super::pending::{AwaitedRequest, AwaitedRequests};
-use crate::trace::{files_of, record_arguments, record_file, record_filled, record_names};
+use crate::ops::FilledBytes;
+use crate::trace::{FirstIovecs, files_of, record_arguments, record_file, record_filled, record_names};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use uringlet_abi::{Cqe, FILE_INDEX_ALLOC, Opcode, Sqe, UringParams, cqe, op_flags, setup, sqe};
 use uringlet_sys::clock::ticks;
 use uringlet_sys::trace::{RecordKind, TraceRecord, TraceWriter};
 use uringlet_sys::traced_ring::TracedRing;
-use uringlet_sys::{UserPtr, fd_table, process};
+use uringlet_sys::{UserPtr, fd_table, process, user};
 
 /// Registered files of rings with a lower index have names: their numbers are these.
 const NAMED_RINGS: u32 = 512;
@@ -39,6 +41,8 @@ struct AnnouncedSqe {
     tid: u32,
     /// No other is submitted by the same call behind it.
     is_last: bool,
+    /// Where it reads or receives to.
+    filled: Option<Box<FirstIovecs>>,
     /// Its submission and what it points to, without their number.
     records: Vec<TraceRecord>,
 }
@@ -248,7 +252,10 @@ impl KernelRing {
         record.payload[8] = u64::from(file.cast_unsigned());
         let mut records = Vec::from([record]);
         record_arguments(writer.policy(), record, &entry, &mut |record| records.push(*record));
-        self.announced.push_back(AnnouncedSqe { position, sqe: entry, tid, is_last: false, records });
+        let filled = filled(&entry).map(|filled| Box::new(FirstIovecs::of(filled)));
+        self.announced.push_back(AnnouncedSqe { position, sqe: entry, tid, is_last: false, filled, records });
+        self.note_slots(&entry);
+        self.note_update(&entry, writer);
     }
 
     /// What stands before this position has become requests.
@@ -275,7 +282,7 @@ impl KernelRing {
             writer.record(&record);
         }
         self.note_slots(&announced.sqe);
-        let request = awaited_request(&announced.sqe, self.requests, announced.tid);
+        let request = awaited_request(&announced.sqe, self.requests, announced.tid, announced.filled);
         if let Some((user_data, ended)) = self.pending.insert(announced.sqe.user_data, request) {
             let mut record = self.record(RecordKind::Completion, ended.tid);
             (record.request, record.detail) = (ended.number, record.detail | TraceRecord::NO_CQE | TraceRecord::UNSEEN);
@@ -291,14 +298,14 @@ impl KernelRing {
         if found.is_none() && !self.announced.is_empty() {
             return false;
         }
-        let mut record = self.record(RecordKind::Completion, found.map_or(self.maker, |found| found.request.tid));
+        let mut record = self.record(RecordKind::Completion, found.as_ref().map_or(self.maker, |found| found.request.tid));
         record.payload[0] = entry.user_data;
         record.payload[1] = u64::from(entry.res.cast_unsigned()) | u64::from(entry.flags) << 32;
         for (is_so, bit) in [
             (entry.flags & cqe::MORE != 0, TraceRecord::MORE),
             (entry.flags & cqe::NOTIF != 0, TraceRecord::NOTIFICATION),
             (found.is_none(), TraceRecord::NO_REQUEST),
-            (found.is_some_and(|found| !found.is_certain), TraceRecord::UNCERTAIN),
+            (found.as_ref().is_some_and(|found| !found.is_certain), TraceRecord::UNCERTAIN),
         ] {
             record.detail |= if is_so { bit } else { 0 };
         }
@@ -308,8 +315,8 @@ impl KernelRing {
             if request.allocates_slot && entry.res >= 0 {
                 self.forget_slot(entry.res.cast_unsigned());
             }
-            if let Some(at) = request.filled {
-                record_filled(writer, record, at, entry.res);
+            if let Some(iovecs) = &request.filled {
+                record_filled(writer, record, iovecs, entry.res);
             }
         }
         writer.record(&record);
@@ -357,6 +364,19 @@ impl KernelRing {
         }
     }
 
+    /// A request that replaces registered files: later SQEs of the same call mean the new ones.
+    fn note_update(&mut self, entry: &Sqe, writer: TraceWriter<'_>) {
+        let first = entry.off as u32;
+        let slots = self.named_slots.len().saturating_sub(first as usize);
+        if entry.opcode != Opcode::FilesUpdate as u8 || entry.len as usize > slots {
+            return;
+        }
+        let mut numbers = alloc::vec![0_i32; entry.len as usize];
+        if user::read_slice(&mut numbers, UserPtr::at(entry.addr)).is_ok() {
+            self.register_files(first, numbers.into_iter(), writer);
+        }
+    }
+
     /// A request that installs or closes a registered file in a slot that it names, or closes a
     /// descriptor.
     fn note_slots(&mut self, entry: &Sqe) {
@@ -374,23 +394,27 @@ fn installs(entry: &Sqe) -> bool {
     entry.file_index() != 0 && opcodes.iter().any(|&opcode| opcode as u8 == entry.opcode)
 }
 
-fn awaited_request(entry: &Sqe, number: u32, tid: u32) -> AwaitedRequest {
+fn awaited_request(entry: &Sqe, number: u32, tid: u32, filled: Option<Box<FirstIovecs>>) -> AwaitedRequest {
     AwaitedRequest {
         number,
         tid,
         opcode: entry.opcode,
         skips_success: entry.flags & sqe::CQE_SKIP_SUCCESS != 0,
         allocates_slot: installs(entry) && entry.file_index() == FILE_INDEX_ALLOC,
-        filled: filled(entry),
+        filled,
     }
 }
 
-/// Where the bytes begin that a request reads or receives, if the SQE says it.
-fn filled(entry: &Sqe) -> Option<UserPtr> {
-    let is_one_buffer = match Opcode::from_u8(entry.opcode)? {
-        Opcode::Read | Opcode::ReadFixed => true,
-        Opcode::Recv => entry.ioprio & (op_flags::RECVSEND_BUNDLE | op_flags::SEND_VECTORIZED) == 0,
-        _ => false,
+/// Where the bytes are that a request reads or receives, if the SQE says it.
+fn filled(entry: &Sqe) -> Option<FilledBytes> {
+    let at = UserPtr::at(entry.addr);
+    let bundles = op_flags::RECVSEND_BUNDLE | op_flags::SEND_VECTORIZED;
+    let filled = match Opcode::from_u8(entry.opcode)? {
+        Opcode::Read | Opcode::ReadFixed => FilledBytes::Buffer(at),
+        Opcode::Recv if entry.ioprio & bundles == 0 => FilledBytes::Buffer(at),
+        Opcode::Readv | Opcode::ReadvFixed => FilledBytes::Vector(at, entry.len as usize),
+        Opcode::Recvmsg => FilledBytes::Message(at),
+        _ => return None,
     };
-    (is_one_buffer && entry.flags & sqe::BUFFER_SELECT == 0).then(|| UserPtr::at(entry.addr))
+    (entry.flags & sqe::BUFFER_SELECT == 0).then_some(filled)
 }

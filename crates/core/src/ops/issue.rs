@@ -2,6 +2,7 @@
 //!
 //! An op only *answers*: it never names io-wq, the poller or the submitter.
 
+use super::filled::FilledBytes;
 use super::outcome::Outcome;
 use crate::file::{FileKind, IoDirection};
 use crate::ring::cq::CqeExtra;
@@ -13,8 +14,8 @@ use crate::throttle::Throttled;
 use alloc::sync::Arc;
 #[cfg(test)]
 use uringlet_abi::Sqe;
+use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::RingMemory;
-use uringlet_sys::{Errno, UserPtr};
 
 /// The answer of one attempt to issue an op.
 #[derive(Debug)]
@@ -79,6 +80,8 @@ pub(crate) struct IssueCx<'a> {
     pub(crate) file: OpFile,
     /// For an op that posts several CQEs in one try.
     pub(crate) user_data: u64,
+    /// The same, for a tracer: the request's number and the ways it went.
+    pub(crate) traced_as: (u32, u8),
     /// `IOSQE_*` of the request.
     pub(crate) sqe_flags: u8,
     /// The group to select a buffer from, if `IOSQE_BUFFER_SELECT` is set.
@@ -185,8 +188,8 @@ pub(crate) trait OpFamily {
         None
     }
 
-    /// Where the bytes begin that it has read or received, if that is one buffer of the program.
-    fn filled(&self) -> Option<UserPtr> {
+    /// Where the bytes are that it has read or received, if that is known.
+    fn filled(&self) -> Option<FilledBytes> {
         None
     }
 

@@ -3,6 +3,7 @@
 pub(crate) mod buffers;
 pub(crate) mod cancel;
 pub(crate) mod fds;
+mod filled;
 mod filter_details;
 pub(crate) mod fs;
 pub(crate) mod futex;
@@ -26,6 +27,7 @@ mod turn;
 pub(crate) mod uring_cmd;
 pub(crate) mod waitid;
 
+pub(crate) use filled::FilledBytes;
 pub(crate) use filter_details::{filter_details, filter_details_size};
 pub(crate) use issue::{FastProgress, Issue, IssueCx, OpFamily, OpFile, PrepCx};
 pub(crate) use op::Op;

@@ -37,12 +37,13 @@ mod zerocopy;
 
 use super::issue::{Issue, IssueCx, OpFamily, PrepCx};
 use super::outcome::Outcome;
+use crate::ops::FilledBytes;
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::SelectedBuf;
 use attempt::TryCtx;
 use socket::POLLIN;
 use uringlet_abi::Sqe;
-use uringlet_sys::{Errno, UserPtr};
+use uringlet_sys::Errno;
 pub(crate) use zerocopy::notification;
 
 /// A validated request of this family.
@@ -91,8 +92,12 @@ impl NetOp {
 }
 
 impl OpFamily for NetOp {
-    fn filled(&self) -> Option<UserPtr> {
-        if let Self::Recv(op) = self { op.filled() } else { None }
+    fn filled(&self) -> Option<FilledBytes> {
+        match self {
+            Self::Recv(op) => op.filled(),
+            Self::Recvmsg(op) => op.filled(),
+            _ => None,
+        }
     }
 
     /// Tries without sleeping.

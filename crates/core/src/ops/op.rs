@@ -24,14 +24,15 @@ use super::timeout::TimeoutOp;
 use super::uring_cmd::CmdOp;
 use super::waitid::Waitid;
 use crate::file::{FileKind, IoDirection};
+use crate::ops::FilledBytes;
 use crate::ring::cq::CqeExtra;
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::SelectedBuf;
 use crate::rsrc::files::FileNode;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use uringlet_sys::Errno;
 use uringlet_sys::ring_memory::RingMemory;
-use uringlet_sys::{Errno, UserPtr};
 
 /// Makes [`Op`] of the families, and `family!`, which calls a method of an op's family.
 macro_rules! op_families {
@@ -139,7 +140,7 @@ impl Op {
         family!(self, op => op.registered_buffer(), none => None)
     }
 
-    pub(crate) fn filled(&self) -> Option<UserPtr> {
+    pub(crate) fn filled(&self) -> Option<FilledBytes> {
         family!(self, op => op.filled(), none => None)
     }
 

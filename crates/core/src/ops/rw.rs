@@ -24,6 +24,7 @@ use super::iovecs::{self, is_beyond_memory};
 use super::issue::{FastProgress, Issue, IssueCx, OpFamily, PrepCx};
 use super::outcome::Outcome;
 use crate::file::{FileKind, IoDirection};
+use crate::ops::FilledBytes;
 use crate::ring_resources::RingResources;
 use crate::route::{Route, Step, TransferFacts, Tried, WriteFacts, route};
 use crate::rsrc::buf_ring::SelectedBuf;
@@ -211,8 +212,16 @@ impl OpFamily for Rw {
         self.selection.as_mut().and_then(|selection| selection.selected.take())
     }
 
-    fn filled(&self) -> Option<UserPtr> {
-        (!self.is_write && !self.is_vectored).then(|| UserPtr::at(self.addr))
+    fn filled(&self) -> Option<FilledBytes> {
+        if self.is_write {
+            return None;
+        }
+        if !self.is_vectored {
+            return Some(FilledBytes::Buffer(UserPtr::at(self.addr)));
+        }
+        // Of a transfer in several parts the iovecs of the first ones are gone.
+        let is_whole = self.done == 0;
+        is_whole.then(|| self.iovecs.as_deref().map_or(FilledBytes::Vector(UserPtr::at(self.addr), self.len as usize), FilledBytes::of))
     }
 
     fn registered_buffer(&self) -> Option<u16> {

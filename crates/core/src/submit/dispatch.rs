@@ -120,9 +120,10 @@ pub(super) fn attempt(guard: &mut UringGuard, req: &mut Request, depth: Depth) -
 /// A request's op, and what it may use.
 #[inline(always)]
 fn issue_cx<'a>(guard: &'a mut UringGuard, req: &'a mut Request, file: OpFile) -> (&'a mut Op, IssueCx<'a>) {
-    let (user_data, sqe_flags, buf_group, poll_fired) = (req.user_data, req.flags, req.buf_group, req.poll_fired);
+    let (user_data, traced_as, sqe_flags) = (req.user_data, req.trace.parts(), req.flags);
+    let (buf_group, poll_fired) = (req.buf_group, req.poll_fired);
     let (op, held_buffer) = req.op_and_buffer();
-    (op, IssueCx { ring: &mut guard.res, file, user_data, sqe_flags, buf_group, poll_fired, held_buffer })
+    (op, IssueCx { ring: &mut guard.res, file, user_data, traced_as, sqe_flags, buf_group, poll_fired, held_buffer })
 }
 
 /// Honours `IOSQE_ASYNC`. `None`: the submitter tries the request.

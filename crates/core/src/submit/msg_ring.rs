@@ -4,6 +4,7 @@
 use crate::ops::OpFile;
 use crate::ops::fs::install_file;
 use crate::ops::msg_ring::{MsgRing, RingMessage};
+use crate::ring_resources::RingResources;
 use crate::state::{LockOwner, RINGS, Ring, UringGuard};
 use uringlet_abi::Cqe;
 use uringlet_sys::fd::close_keeping_locks;
@@ -45,9 +46,15 @@ fn lock(target: &'static Ring) -> Result<UringGuard, Errno> {
 
 fn post(target: &'static Ring, cqe: Cqe) -> Result<(), Errno> {
     let mut other = lock(target)?;
-    other.res.cq.note_async();
-    other.res.post(cqe);
+    post_message(&mut other.res, cqe);
     Ok(())
+}
+
+/// Posts a message's CQE to the ring that it is for.
+fn post_message(res: &mut RingResources, cqe: Cqe) {
+    res.trace_posted(cqe);
+    res.cq.note_async();
+    res.post(cqe);
 }
 
 fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Result<usize, Errno> {
@@ -61,8 +68,7 @@ fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Resu
         let mut other = lock(target).inspect_err(|_| close_keeping_locks(io::number_of(number)))?;
         let slot = install_file(&mut other.res, number as i32, to)?;
         if !is_silent {
-            other.res.cq.note_async();
-            other.res.post(Cqe { user_data: op.user_data, res: slot as i32, flags: 0 });
+            post_message(&mut other.res, Cqe { user_data: op.user_data, res: slot as i32, flags: 0 });
         }
         Ok(slot)
     });

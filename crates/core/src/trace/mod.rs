@@ -7,28 +7,24 @@
 mod arguments;
 mod calls;
 mod data;
+mod socket_name;
 mod tag;
 
 #[cfg(not(loom))]
 pub(crate) use arguments::files as files_of;
 pub(crate) use calls::{EnterCall, RegisterCall, entered, entering, faulted_call, registered, ring_made, ring_refused};
-pub(crate) use data::record_file;
+pub(crate) use data::{FirstIovecs, record_file};
 pub(crate) use tag::TraceTag;
 pub(crate) use uringlet_sys::clock::ticks;
 pub(crate) use uringlet_sys::trace::is_on;
 
-use crate::ops::Outcome;
+use crate::ops::{FilledBytes, Outcome};
 use crate::ring_resources::RingResources;
-use data::{DataPlace, record_data};
+use data::record_data;
 use uringlet_abi::{Opcode, Sqe, cqe, sqe};
 use uringlet_sys::fault_plan::Fault;
 use uringlet_sys::trace::{RecordKind, TracePolicy, TraceRecord, TraceWriter, argument, road, with_buffer};
-use uringlet_sys::{UserPtr, io, process, program_tid::program_tid, user};
-
-/// The calling thread, which has the ring's lock.
-fn thread(res: &RingResources) -> u32 {
-    if res.lock_owner.is_submitter() { program_tid() } else { process::tid() }
-}
+use uringlet_sys::{UserPtr, io, process, user};
 
 /// A record about a request of this ring, at this moment.
 fn record_of(res: &RingResources, kind: RecordKind, request: u32) -> TraceRecord {
@@ -37,7 +33,7 @@ fn record_of(res: &RingResources, kind: RecordKind, request: u32) -> TraceRecord
         ring: res.ring_index,
         ticks: ticks(),
         pid: process::pid(),
-        tid: thread(res),
+        tid: res.lock_owner.tid(),
         request,
         ..TraceRecord::default()
     }
@@ -69,8 +65,14 @@ pub(crate) fn executed(res: &mut RingResources, entry: &Sqe, is_last: bool, sinc
     with_buffer(|writer| {
         record_names(writer, record, files);
         record_arguments(writer.policy(), record, entry, &mut |record| writer.record(record));
-        if entry.opcode == Opcode::Read as u8 {
-            record_filled(writer, record, UserPtr::at(entry.addr), outcome.res);
+        let at = UserPtr::at(entry.addr);
+        let filled = match Opcode::from_u8(entry.opcode) {
+            Some(Opcode::Read) => Some(FilledBytes::Buffer(at)),
+            Some(Opcode::Readv) => Some(FilledBytes::Vector(at, entry.len as usize)),
+            _ => None,
+        };
+        if let Some(filled) = filled {
+            record_filled(writer, record, &FirstIovecs::of(filled), outcome.res);
         }
         writer.record(&record);
     });
@@ -120,6 +122,7 @@ pub(crate) fn has_path(res: &RingResources, entry: &Sqe, is_meant: impl Fn(&[u8]
             {
                 is_named |= is_meant(&bytes[..len.saturating_sub(1)]);
             }
+            true
         });
     }
     is_named
@@ -154,13 +157,12 @@ pub(crate) fn record_arguments(policy: TracePolicy, record: TraceRecord, entry: 
 }
 
 /// Records the beginning of what was read.
-pub(crate) fn record_filled(writer: TraceWriter<'_>, record: TraceRecord, at: UserPtr, res: i32) {
+pub(crate) fn record_filled(writer: TraceWriter<'_>, record: TraceRecord, iovecs: &FirstIovecs, res: i32) {
     let limit = writer.policy().string_limit as usize;
     let total = usize::try_from(res).unwrap_or(0);
     if total > 0 && limit > 0 {
         let data = TraceRecord { kind: RecordKind::Data as u8, ..record };
-        let place = DataPlace { argument: argument::RESULT, at, len: total.min(limit), total, is_text: false };
-        record_data(data, place, &mut |record| writer.record(record));
+        iovecs.places(argument::RESULT, limit, total, |place| record_data(data, place, &mut |record| writer.record(record)));
     }
 }
 
@@ -186,7 +188,7 @@ pub(crate) struct TracedOutcome {
 /// A request has a result; `filled`: where the bytes are that it has read.
 #[cold]
 #[inline(never)]
-pub(crate) fn completed(res: &RingResources, end: TracedOutcome, outcome: Outcome, filled: Option<UserPtr>) {
+pub(crate) fn completed(res: &RingResources, end: TracedOutcome, outcome: Outcome, filled: Option<FilledBytes>) {
     let mut record = record_of(res, RecordKind::Completion, end.tag.number());
     record.road = end.tag.road();
     for (is_so, bit) in [
@@ -200,8 +202,8 @@ pub(crate) fn completed(res: &RingResources, end: TracedOutcome, outcome: Outcom
     record.payload[1] = result_word(outcome);
     record.payload[2] = end.opcode as u64;
     with_buffer(|writer| {
-        if let Some(at) = filled {
-            record_filled(writer, record, at, outcome.res);
+        if let Some(filled) = filled {
+            record_filled(writer, record, &FirstIovecs::of(filled), outcome.res);
         }
         writer.record(&record);
     });

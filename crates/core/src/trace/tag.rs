@@ -30,6 +30,12 @@ impl TraceTag {
         self.0 as u8
     }
 
+    /// The request's number and the ways it went.
+    #[inline(always)]
+    pub(crate) const fn parts(self) -> (u32, u8) {
+        (self.number(), self.road())
+    }
+
     /// Whether something is done to the request on purpose.
     #[inline(always)]
     pub(crate) const fn is_injected(self) -> bool {

@@ -19,7 +19,13 @@ impl Decoder<'_> {
 
     pub(super) fn vector(&self, opcode: Opcode) -> Vec<RequestArg> {
         let entry = self.sqe();
-        let mut args = vec![self.file(), self.iovecs(), Self::number("nr", entry.len.into()), Self::offset("off", entry.off)];
+        let is_write = matches!(opcode, Opcode::Writev | Opcode::WritevFixed);
+        let mut args = vec![
+            self.file(),
+            RequestArg::new("iov", self.iovecs(is_write, entry.addr)),
+            Self::number("nr", entry.len.into()),
+            Self::offset("off", entry.off),
+        ];
         self.transfer_options(opcode, &mut args);
         args
     }
@@ -34,20 +40,26 @@ impl Decoder<'_> {
         Self::named_number(args, "ioprio", entry.ioprio.into());
     }
 
-    fn iovecs(&self) -> RequestArg {
-        let Some(data) = self.data(argument::IOVECS) else { return RequestArg::new("iov", ArgValue::Address(self.sqe().addr)) };
-        let pair = |bytes: &[u8]| {
-            let word = |at: usize| bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
-            ArgValue::Struct(vec![
-                RequestArg::new("iov_base", ArgValue::Address(word(0))),
-                RequestArg::new("iov_len", ArgValue::unsigned(word(8))),
-            ])
+    /// The array of iovecs at an address, with the bytes that were written, or read into them.
+    pub(super) fn iovecs(&self, is_write: bool, address: u64) -> ArgValue {
+        let Some(data) = self.data(argument::IOVECS) else { return ArgValue::Address(address) };
+        let moved = if is_write { self.data(argument::BUFFER) } else { self.shown.and_then(|shown| shown.result.as_ref()) };
+        let (mut bytes, mut total) = moved.map_or((&[][..], 0), |moved| (&moved.bytes[..], moved.total));
+        let pair = |pair: &[u8]| {
+            let word = |at: usize| pair.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes);
+            let (base, len) = (word(0), word(8));
+            let (beginning, behind) = bytes.split_at(bytes.len().min(usize::try_from(len).unwrap_or(usize::MAX)));
+            let here = len.min(total);
+            (bytes, total) = (behind, total - here);
+            let base =
+                if beginning.is_empty() { ArgValue::Address(base) } else { ArgValue::Bytes { beginning: beginning.to_vec(), total: here } };
+            ArgValue::Struct(vec![RequestArg::new("iov_base", base), RequestArg::new("iov_len", ArgValue::unsigned(len))])
         };
         let mut list: Vec<ArgValue> = data.bytes.chunks_exact(16).map(pair).collect();
         if (list.len() as u64) < data.total {
             list.push(ArgValue::Word("...".to_owned()));
         }
-        RequestArg::new("iov", ArgValue::List(list))
+        ArgValue::List(list)
     }
 
     pub(super) fn read_multishot(&self) -> Vec<RequestArg> {

@@ -9,12 +9,9 @@ use crate::value::{ArgValue, RequestArg};
 impl Decoder<'_> {
     pub(super) fn send(&self) -> Vec<RequestArg> {
         let entry = self.sqe();
-        let mut args = vec![
-            self.file(),
-            self.buffer(entry.addr),
-            Self::number("len", entry.len.into()),
-            self.bits("flags", entry.op_flags, flags::MSG),
-        ];
+        let is_vector = self.data(argument::IOVECS).is_some();
+        let buffer = if is_vector { RequestArg::new("iov", self.iovecs(true, entry.addr)) } else { self.buffer(entry.addr) };
+        let mut args = vec![self.file(), buffer, Self::number("len", entry.len.into()), self.bits("flags", entry.op_flags, flags::MSG)];
         if let Some(data) = self.data(argument::ADDRESS) {
             args.push(RequestArg::new("addr", ArgValue::Word(address::text(&data.bytes))));
         }
@@ -44,11 +41,13 @@ impl Decoder<'_> {
 
     pub(super) fn message(&self, table: &'static [(u64, &'static str)]) -> Vec<RequestArg> {
         let entry = self.sqe();
+        let is_send = self.submission.opcode() != Some(uringlet_abi::Opcode::Recvmsg);
+        let to = self.data(argument::ADDRESS).map(|data| ArgValue::Word(address::text(&data.bytes)));
         let header = match (self.word(0), self.half(8), self.word(16), self.word(24), self.word(40)) {
             (Some(name), Some(name_len), Some(iov), Some(iov_len), Some(control_len)) => ArgValue::Struct(vec![
-                RequestArg::new("msg_name", ArgValue::Address(name)),
+                RequestArg::new("msg_name", to.unwrap_or(ArgValue::Address(name))),
                 RequestArg::new("msg_namelen", ArgValue::number(name_len)),
-                RequestArg::new("msg_iov", ArgValue::Address(iov)),
+                RequestArg::new("msg_iov", self.iovecs(is_send, iov)),
                 RequestArg::new("msg_iovlen", ArgValue::unsigned(iov_len)),
                 RequestArg::new("msg_controllen", ArgValue::unsigned(control_len)),
             ]),

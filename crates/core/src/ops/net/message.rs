@@ -6,6 +6,7 @@
 
 use super::connect::SockAddr;
 use super::socket::{ADDR_MAX, MAX_IOVECS};
+use crate::ops::FilledBytes;
 use crate::ops::iovecs;
 use alloc::boxed::Box;
 use uringlet_abi::register::Iovec;
@@ -72,6 +73,11 @@ impl UserMsghdr {
     /// The bytes left to transfer, of a copy.
     pub(super) fn iovecs(&self) -> &[Iovec] {
         self.copy.as_ref().map_or(&[], |copy| &copy.iovecs)
+    }
+
+    /// Where the bytes of a whole transfer are.
+    pub(super) fn filled(&self) -> FilledBytes {
+        self.copy.as_ref().map_or(FilledBytes::Message(self.program), |copy| FilledBytes::of(&copy.iovecs))
     }
 
     /// Whether there is ancillary data, or room for it. False without a copy.

@@ -5,6 +5,7 @@ mod bundle;
 use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_any_first, stay_armed};
 use super::socket::{MSG_CTRUNC, MSG_TRUNC, POLLIN, is_resumable, may_wait, nonblocking, receive_mask};
 use super::zerocopy::check_data;
+use crate::ops::FilledBytes;
 use crate::ops::buffers::commit_or_recycle;
 use crate::ops::iovecs::{self, is_beyond_memory};
 use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
@@ -144,8 +145,8 @@ impl Recv {
     }
 
     /// Where the bytes begin, unless they are in several buffers.
-    pub(super) fn filled(&self) -> Option<UserPtr> {
-        (!self.is_bundle && self.iovecs.is_none()).then(|| UserPtr::at(self.addr))
+    pub(super) fn filled(&self) -> Option<FilledBytes> {
+        (!self.is_bundle && self.iovecs.is_none()).then(|| FilledBytes::Buffer(UserPtr::at(self.addr)))
     }
 
     pub(super) fn registered_buffer(&self) -> Option<u16> {

@@ -202,7 +202,11 @@ fn post(cx: &mut IssueCx<'_>, instance: &mut ZcrxInstance, mut bytes: usize, buf
         let offset = instance.give(buffer);
         let len = u32::try_from(bytes).map_or(BUFFER, |bytes| bytes.min(BUFFER));
         bytes -= len as usize;
-        cx.ring.post_big(Cqe { user_data: cx.user_data, res: len.cast_signed(), flags: cqe::MORE }, [offset, 0]);
+        let cqe = Cqe { user_data: cx.user_data, res: len.cast_signed(), flags: cqe::MORE };
+        if uringlet_sys::trace::is_on() {
+            cx.ring.trace_shot(cx.traced_as, uringlet_abi::Opcode::RecvZc, cqe);
+        }
+        cx.ring.post_big(cqe, [offset, 0]);
     }
 }
 

@@ -4,6 +4,7 @@
 use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_first, stay_armed};
 use super::message::{MsgDirection, UserMsghdr};
 use super::socket::{MSG_CTRUNC, MSG_TRUNC, is_resumable, may_wait, nonblocking, receive_mask};
+use crate::ops::FilledBytes;
 use crate::ops::buffers::commit_or_recycle;
 use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
 use crate::ops::outcome::Outcome;
@@ -125,6 +126,11 @@ impl Recvmsg {
             _ => return Err(Errno::EINVAL),
         }
         if is_multishot { Ok(()) } else { self.import_args() }
+    }
+
+    /// Of a multishot the parts of a buffer are not told apart.
+    pub(super) fn filled(&self) -> Option<FilledBytes> {
+        (self.multishot.is_none() && self.done == 0).then(|| self.message.filled())
     }
 
     pub(super) fn try_issue(&mut self, cx: &mut IssueCx<'_>) -> Issue {
