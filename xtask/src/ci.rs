@@ -111,6 +111,12 @@ const STAGES: &[CiStage] = &[
         run: || programs::main(vec!["runtimes".into(), "own-build".into()]),
     },
     CiStage {
+        name: "programs-named",
+        about: "tokio-uring's own tests, Python, counters read by Prometheus' parser",
+        is_slow: true,
+        run: || programs::main(vec!["tokio-uring".into(), "python".into(), "openmetrics".into()]),
+    },
+    CiStage {
         name: "newest",
         about: "programs of Debian testing: PostgreSQL 18 with its own tests, MariaDB 11.8, QEMU 11",
         is_slow: true,
