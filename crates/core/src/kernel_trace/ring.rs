@@ -366,7 +366,7 @@ impl KernelRing {
 
     /// A request that replaces registered files: later SQEs of the same call mean the new ones.
     fn note_update(&mut self, entry: &Sqe, writer: TraceWriter<'_>) {
-        let first = entry.off as u32;
+        let Ok(first) = u32::try_from(entry.off) else { return };
         let slots = self.named_slots.len().saturating_sub(first as usize);
         if entry.opcode != Opcode::FilesUpdate as u8 || entry.len as usize > slots {
             return;

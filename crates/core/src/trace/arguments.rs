@@ -1,7 +1,7 @@
 //! What an SQE points to: paths, buffers, structures. A new opcode does not compile without a line
 //! here.
 
-use super::data::{DataPlace, ELEMENTS, FirstIovecs, PATH};
+use super::data::{DataPlace, ELEMENTS, FirstIovecs, PATH, size_of_word};
 use uringlet_abi::{Opcode, Sqe, op_flags, sqe};
 use uringlet_sys::io::Msghdr;
 use uringlet_sys::trace::argument;
@@ -155,5 +155,5 @@ fn message(addr: u64, limit: usize, record: &mut impl FnMut(DataPlace) -> bool) 
         let at = UserPtr::at(header.name);
         record(DataPlace { argument: argument::ADDRESS, at, len: name_len, before: 0, total: name_len, is_text: false });
     }
-    vector(header.iov, header.iovlen as usize, limit, record);
+    vector(header.iov, size_of_word(header.iovlen), limit, record);
 }

@@ -73,6 +73,11 @@ pub(super) fn record_data(about: TraceRecord, place: DataPlace, record: &mut dyn
 /// So many iovecs are recorded, and elements of other arrays.
 pub(super) const ELEMENTS: usize = 8;
 
+/// A number of bytes or elements that the program says.
+pub(super) fn size_of_word(word: u64) -> usize {
+    usize::try_from(word).unwrap_or(usize::MAX)
+}
+
 /// The first iovecs of a vector.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FirstIovecs {
@@ -96,7 +101,7 @@ impl FirstIovecs {
             FilledBytes::Buffer(at) => Self::one(at),
             FilledBytes::Vector(at, count) => Self::read(at, count),
             FilledBytes::Message(at) => match user::read::<Msghdr>(at) {
-                Ok(header) => Self::read(UserPtr::at(header.iov), header.iovlen as usize),
+                Ok(header) => Self::read(UserPtr::at(header.iov), size_of_word(header.iovlen)),
                 Err(_) => Self::default(),
             },
         }
@@ -111,7 +116,7 @@ impl FirstIovecs {
 
     /// The sum of their lengths, bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.iovecs[..self.count].iter().fold(0, |sum, iovec| sum.saturating_add(iovec.len as usize))
+        self.iovecs[..self.count].iter().fold(0, |sum, iovec| sum.saturating_add(size_of_word(iovec.len)))
     }
 
     /// Passes the places of the first `limit` of `total` bytes to `record`, which says whether to
@@ -119,7 +124,7 @@ impl FirstIovecs {
     pub(super) fn places(&self, argument: u16, limit: usize, total: usize, mut record: impl FnMut(DataPlace) -> bool) {
         let mut before = 0;
         for iovec in &self.iovecs[..self.count] {
-            let len = (iovec.len as usize).min(limit.min(total) - before);
+            let len = size_of_word(iovec.len).min(limit.min(total) - before);
             if len > 0 && !record(DataPlace { argument, at: UserPtr::at(iovec.base), len, before, total, is_text: false }) {
                 return;
             }

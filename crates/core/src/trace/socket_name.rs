@@ -11,18 +11,21 @@ const AF_UNIX: u16 = 1;
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
+/// Bytes of the longest address.
+const ROOM: u32 = 128;
+
 /// An address as the kernel writes it (`struct sockaddr_storage`).
 #[derive(Clone, Copy, Debug)]
 struct RawAddress {
-    bytes: [u8; 128],
+    bytes: [u8; ROOM as usize],
     len: usize,
 }
 
 impl RawAddress {
     /// What getsockname(2) or getpeername(2) says.
     fn ask(fd: i32, call: fn(i32, UserPtr, UserPtr) -> Result<usize, Errno>) -> Option<Self> {
-        let mut address = Self { bytes: [0; 128], len: 0 };
-        let mut len = address.bytes.len() as u32;
+        let mut address = Self { bytes: [0; ROOM as usize], len: 0 };
+        let mut len = ROOM;
         call(fd, io::ptr_of_mut(&mut address.bytes), io::ptr_of_mut(&mut len)).ok()?;
         address.len = (len as usize).min(address.bytes.len());
         Some(address)
