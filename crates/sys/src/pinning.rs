@@ -19,7 +19,6 @@ const WRITABLE: u64 = 1 << 1;
 const SHARED: u64 = 1 << 3;
 /// The first mapping that ends behind the address, if it does not cover it.
 const COVERING_OR_NEXT: u64 = 1 << 4;
-const FILE_BACKED: u64 = 1 << 5;
 
 /// `struct procmap_query`.
 #[repr(C)]
@@ -44,6 +43,13 @@ struct MappingQuery {
 
 const _: () = assert!(size_of::<MappingQuery>() == 104);
 
+impl MappingQuery {
+    /// Whether it found a writable shared mapping of a file.
+    fn is_shared_file(&self) -> bool {
+        self.protection & (WRITABLE | SHARED) == WRITABLE | SHARED && self.inode != 0
+    }
+}
+
 /// The mappings of this process.
 #[derive(Debug)]
 pub struct PinnableMemory {
@@ -64,8 +70,8 @@ impl PinnableMemory {
         let end = addr.saturating_add(len);
         let mut from = addr;
         while from < end {
-            let Some(mapping) = self.shared_file_from(from).filter(|mapping| mapping.start < end) else { return true };
-            if !self.is_memory(mapping.dev_major, mapping.dev_minor) {
+            let Some(mapping) = self.mapping_from(from).filter(|mapping| mapping.start < end) else { return true };
+            if mapping.is_shared_file() && !self.is_memory(mapping.dev_major, mapping.dev_minor) {
                 return false;
             }
             from = mapping.end;
@@ -73,11 +79,11 @@ impl PinnableMemory {
         true
     }
 
-    /// The next writable shared mapping of a file.
-    fn shared_file_from(&self, addr: u64) -> Option<MappingQuery> {
+    /// The mapping of an address, or the next one. (To ask for those of files only would cost a look
+    /// at all others behind it.)
+    fn mapping_from(&self, addr: u64) -> Option<MappingQuery> {
         let fd = self.maps.as_ref()?.number();
-        let flags = WRITABLE | SHARED | FILE_BACKED | COVERING_OR_NEXT;
-        let mut query = MappingQuery { size: size_of::<MappingQuery>() as u64, flags, addr, ..MappingQuery::default() };
+        let mut query = MappingQuery { size: size_of::<MappingQuery>() as u64, flags: COVERING_OR_NEXT, addr, ..MappingQuery::default() };
         // SAFETY: the kernel reads and writes a live structure, whose size it is told.
         unsafe { syscall!(Sysno::ioctl, fd, QUERY, &raw mut query) }.ok()?;
         (query.end > addr).then_some(query)
