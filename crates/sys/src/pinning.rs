@@ -79,8 +79,8 @@ impl PinnableMemory {
         true
     }
 
-    /// The mapping of an address, or the next one. (To ask for those of files only would cost a look
-    /// at all others behind it.)
+    /// The mapping of an address, or the next one. To ask for the next shared one of a file would
+    /// take a look at all mappings before it.
     fn mapping_from(&self, addr: u64) -> Option<MappingQuery> {
         let fd = self.maps.as_ref()?.number();
         let mut query = MappingQuery { size: size_of::<MappingQuery>() as u64, flags: COVERING_OR_NEXT, addr, ..MappingQuery::default() };
