@@ -277,7 +277,7 @@ impl ScenarioGenerator {
         Some(match self.rng.below(12) {
             // For a stream's end that the program itself shut down the engine reports more data to
             // come; the kernel only for the peer's. For datagrams the kernel lets a worker wait.
-            0 if !(is_pipe || self.is_net() && [fixture::TCP, 126, fixture::UDP].contains(&base)) => ScenarioStep::Shutdown(base),
+            0 if !(is_pipe || self.is_net() && base == fixture::TCP || [126, fixture::UDP].contains(&base)) => ScenarioStep::Shutdown(base),
             1 if is_pipe => ScenarioStep::Close(base + self.rng.below(2) as i32),
             2 | 3 if self.pending.iter().all(|p| !conflict(&p.touches, &touches)) => ScenarioStep::Read(base, len),
             _ => ScenarioStep::Write(base + 1, len),

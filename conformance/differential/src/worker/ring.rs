@@ -182,7 +182,9 @@ impl RawRing {
         let (cqe, is_big, extra) = unsafe {
             let slot = self.rings.add(self.params.cq_off.cqes as usize + index * self.cqe_size).cast::<Cqe>();
             let cqe = slot.read();
-            let is_big = self.cqe_size == 32 || cqe.flags & cqe::BIG != 0;
+            // A message brings any flags to a ring whose CQEs are all small.
+            let is_mixed = self.params.flags & setup::CQE_MIXED != 0;
+            let is_big = self.cqe_size == 32 || is_mixed && cqe.flags & cqe::BIG != 0;
             (cqe, is_big, if is_big { slot.add(1).cast::<[u64; 2]>().read() } else { [0; 2] })
         };
         let slots = if is_big && self.cqe_size == 16 { 2 } else { 1 };

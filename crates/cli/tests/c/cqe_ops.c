@@ -2,7 +2,7 @@
 #include "big_cqe.h"
 
 enum { NOP_INJECT = 1, NOP_FILE = 2, NOP_FIXED_FILE = 4, NOP_FIXED_BUFFER = 8, NOP_TW = 16, NOP_CQE32 = 32 };
-enum { TIMEOUT = 11, SKIP_SUCCESS = 64, REGISTER_BUFFERS = 0 };
+enum { MSG_RING = 40, PASS_FLAGS = 2, TIMEOUT = 11, SKIP_SUCCESS = 64, REGISTER_BUFFERS = 0 };
 #define BIG(n) SQE(NOP, .op_flags = NOP_CQE32, .off = 1000 + (n), .addr = 2000 + (n), .user_data = n)
 #define SMALL(n) SQE(NOP, .user_data = n)
 
@@ -147,6 +147,33 @@ static void mixed(void)
 	big_cqe("big behind it", 7, 0, F_32, 1007, 2007);
 }
 
+/* A message says how big its CQE is: two slots on a ring of both sizes, and one on any other. */
+static void messages(unsigned flags)
+{
+	const int is_mixed = !!(flags & CQE_MIXED);
+	uint32_t at;
+	int i;
+
+	check("a ring", ring(is_mixed ? "a big message" : "a big message to a ring of one size", flags, 32), 0);
+	/* At each place of the queue, also where it wraps. */
+	for (i = 0; i < 40; i++) {
+		at = *cq_head;
+		push(SQE(MSG_RING, SKIP_SUCCESS, .fd = ring_fd, .off = 100 + i, .len = 3, .op_flags = PASS_FLAGS, .file_index = F_32));
+		enter(1);
+		comes(60000);
+		if (is_mixed && (at & *cq_mask) == *cq_mask)
+			small_cqe("filler", 0, 0, F_SKIP);
+		check("slots", *cq_tail - *cq_head, is_mixed ? 2 : 1);
+		if (is_mixed)
+			big_cqe("message", 100 + i, 3, F_32, 0, 0);
+		else
+			small_cqe("message", 100 + i, 3, F_32);
+		push(SMALL(i));
+		enter(1);
+		small_cqe("behind it", i, 0, 0);
+	}
+}
+
 static void nops(void)
 {
 	int files[2] = { 0, -1 };
@@ -193,6 +220,9 @@ int main(void)
 	new_ring("start");
 	big_ring();
 	mixed();
+	messages(0);
+	messages(CQE_MIXED);
+	messages(CQE_MIXED | SINGLE_ISSUER | DEFER_TASKRUN);
 	wrap(0);
 	wrap(SINGLE_ISSUER | DEFER_TASKRUN);
 	overflow(0, 0);

@@ -4,6 +4,7 @@
 #include "net_ring.h"
 
 enum { MSG_RING = 40, READ_MULTISHOT = 49, FIXED_FD_INSTALL = 54, EPOLL_WAIT = 59, PIPE = 62, FILES_UPDATE_REG = 6, GROUP = 1 };
+enum { TIMEOUT = 11, TIMEOUT_REMOVE = 12, UPDATE = 2 };
 enum { DATA = 0, SEND_FD = 1, SKIP = 1, PASS = 2 };
 
 static char buf[4096];
@@ -216,6 +217,35 @@ static void messages(void)
 	does("the file works there", SQE(READ, FIXED_FILE, 0, 1, .addr = ADDR(buf), .len = 10, .off = -1), 3, 0);
 }
 
+/* A timeout without a length is over before the next SQE, which does not find it. */
+static void over(void)
+{
+	uint64_t none[2] = { 0, 0 }, later[2] = { 1000, 0 };
+	const struct { const char *name; struct sqe sqe; } ways[] = {
+		{ "remove", { TIMEOUT_REMOVE, .addr = 't' } },
+		{ "update", { TIMEOUT_REMOVE, .addr = 't', .off = ADDR(later), .op_flags = UPDATE } },
+		{ "cancel", { ASYNC_CANCEL, .addr = 't' } },
+	};
+	int i, n, results[2];
+
+	new_ring("a timeout that is over");
+	for (i = 0; i < 6; i++) {
+		struct sqe sqe = ways[i / 2].sqe;
+
+		sqe.flags = i % 2 ? FORCE_ASYNC : 0;
+		push(SQE(TIMEOUT, .addr = ADDR(none), .len = 1, .user_data = 't'));
+		push(sqe);
+		check("submitted", syscall(426, ring_fd, 2, 0, 0, 0, 0), 2);
+		for (n = 0; n < 2; n++) {
+			int is_timeout = comes(60000) && cqes[*cq_head & *cq_mask].user_data == 't';
+
+			results[is_timeout] = next();
+		}
+		check(ways[i / 2].name, results[0], -ENOENT);
+		check("the timeout", results[1], -ETIME);
+	}
+}
+
 int main(void)
 {
 	if (getenv("BLOCK_IO_URING"))
@@ -225,5 +255,6 @@ int main(void)
 	epolls();
 	multishot();
 	messages();
+	over();
 	return failures != 0;
 }

@@ -197,8 +197,10 @@ static void messages(void)
 	struct { uint32_t namelen, controllen, payloadlen, flags; struct sockaddr_in name; } *out = (void *)buf;
 	int receiver = socket(AF_INET, SOCK_DGRAM, 0), sender = socket(AF_INET, SOCK_DGRAM, 0);
 	struct sqe sqe = { RECVMSG, BUFFER_SELECT, RECV_MULTISHOT, .fd = receiver, .addr = ADDR(&msg), .len = 1, .buf_index = GROUP };
+	int pipe_ends[2];
 
 	new_ring("recvmsg multishot");
+	pipe(pipe_ends);
 	bind(receiver, (void *)&addr, n);
 	getsockname(receiver, (void *)&addr, &n);
 	connect(sender, (void *)&addr, n);
@@ -207,6 +209,11 @@ static void messages(void)
 	msg.msg_namelen = 20;
 	does("provide", provide(1, 47, 0), 0, 0);
 	put(sender, "lost");
+	sqe.fd = 999;
+	does("no room, and no file", sqe, -EBADF, 0);
+	sqe.fd = pipe_ends[0];
+	does("no room, and no socket", sqe, -ENOTSOCK, 0);
+	sqe.fd = receiver;
 	does("no room for what comes first", sqe, -EFAULT, 0);
 	does("provide", provide(2, 60, 1), 0, 0);
 	does("remove", SQE(REMOVE_BUFFERS, .fd = 1, .buf_index = GROUP), 1, 0);

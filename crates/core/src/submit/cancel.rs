@@ -3,13 +3,13 @@
 use super::{punt, wait};
 use crate::file::FileKind;
 use crate::ops::cancel::CancelOp;
-use crate::ops::table;
+use crate::ops::{Op, table, timeout::TimeoutOp};
 use crate::request::{Outcome, Parked, ReqId, Stage};
 use crate::state::{Ready, RingState, UringGuard};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use uringlet_abi::{Opcode, op_flags};
-use uringlet_sys::{Errno, io};
+use uringlet_sys::{Errno, io, process};
 
 /// Cancels the requests of this process that `op` matches. Returns their number for "all", else 0;
 /// also 1 for a cancelled wait, as the kernel does.
@@ -33,6 +33,9 @@ fn cancel_matches(guard: &mut UringGuard, op: &CancelOp, cancelled: &mut Vec<Rea
     let user_data = (op.by_user_data() && !is_any).then_some(op.user_data);
     let numbers = numbers_of_file(guard, op);
     for id in find(guard, user_data, |_, p| matches(p, op, &numbers)) {
+        if is_over(guard, id) {
+            continue;
+        }
         let wait = guard.parked(id).map(|parked| parked.req.opcode).filter(|&opcode| table::of(opcode).is_wait);
         match end(guard, id) {
             Ok(ready) => {
@@ -58,6 +61,15 @@ fn cancel_matches(guard: &mut UringGuard, op: &CancelOp, cancelled: &mut Vec<Rea
         }
     }
     if op.is_all() { Ok(count) } else { last }
+}
+
+/// Whether a timeout has expired, and waits only for its CQE: the kernel's timers fire by
+/// themselves. One that repeats is found between two of its times.
+pub(super) fn is_over(guard: &mut UringGuard, id: ReqId) -> bool {
+    let Some(parked) = guard.parked(id) else { return false };
+    let is_single = matches!(parked.req.op, Op::Timeout(TimeoutOp::Add { is_multishot: false, .. }));
+    let Stage::Timer { deadline_ns, .. } = parked.stage else { return false };
+    is_single && deadline_ns <= process::monotonic_ns()
 }
 
 /// The requests of which `wanted` is true, with a certain user_data if one is given, in the order

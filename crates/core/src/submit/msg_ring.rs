@@ -6,7 +6,7 @@ use crate::ops::fs::install_file;
 use crate::ops::msg_ring::{MsgRing, RingMessage};
 use crate::ring_resources::RingResources;
 use crate::state::{LockOwner, RINGS, Ring, UringGuard};
-use uringlet_abi::Cqe;
+use uringlet_abi::{Cqe, cqe, setup};
 use uringlet_sys::fd::close_keeping_locks;
 use uringlet_sys::{Errno, io};
 
@@ -54,7 +54,12 @@ fn post(target: &'static Ring, cqe: Cqe) -> Result<(), Errno> {
 fn post_message(res: &mut RingResources, cqe: Cqe) {
     res.trace_posted(cqe);
     res.cq.note_async();
-    res.post(cqe);
+    // A program that reaps takes the flag at its word, and steps over two slots.
+    if cqe.flags & cqe::BIG != 0 && res.setup & setup::CQE_MIXED != 0 {
+        res.post_big(cqe, [0, 0]);
+    } else {
+        res.post(cqe);
+    }
 }
 
 fn send_file(guard: &mut UringGuard, target: &'static Ring, op: MsgRing) -> Result<usize, Errno> {

@@ -57,6 +57,9 @@ pub(super) fn change(guard: &mut UringGuard, op: TimeoutOp) -> Result<usize, Err
     let opcode = if is_link { Opcode::LinkTimeout } else { Opcode::Timeout };
     let found = cancel::find(guard, Some(target), |_, p| p.req.opcode == opcode);
     let &id = found.first().ok_or(Errno::ENOENT)?;
+    if cancel::is_over(guard, id) {
+        return Err(Errno::ENOENT);
+    }
     match op {
         TimeoutOp::Update { when, .. } => move_timer(guard, id, when).map(|()| 0),
         _ => cancel::cancel_one(guard, id).map(|()| 0),

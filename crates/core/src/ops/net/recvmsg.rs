@@ -3,7 +3,7 @@
 
 use super::attempt::{Backlog, SpuriousWakeups, TryCtx, blocking_call, is_nonempty, no_buffer, poll_first, stay_armed};
 use super::message::{MsgDirection, UserMsghdr};
-use super::socket::{MSG_CTRUNC, MSG_TRUNC, is_resumable, may_wait, nonblocking, receive_mask};
+use super::socket::{MSG_CTRUNC, MSG_TRUNC, is_resumable, may_wait, must_be_socket, nonblocking, receive_mask};
 use crate::ops::FilledBytes;
 use crate::ops::buffers::commit_or_recycle;
 use crate::ops::issue::{Issue, IssueCx, PrepCx, unused};
@@ -212,7 +212,7 @@ impl Recvmsg {
 
     fn try_multishot(&mut self, cx: TryCtx, parts: Parts, addr: u64, len: u32) -> Issue {
         let fd = cx.fd;
-        let Some(room) = len.checked_sub(parts.before_payload()) else { return Errno::EFAULT.into() };
+        let Some(room) = len.checked_sub(parts.before_payload()) else { return no_room(fd).into() };
         let n = match parts.receive(fd, addr, room, nonblocking(self.msg_flags)) {
             Err(Errno::EAGAIN) => {
                 let mask = receive_mask(self.msg_flags);
@@ -305,7 +305,7 @@ impl Recvmsg {
 
     /// Without poll a multishot request ends with its first message.
     fn run_once(&mut self, fd: i32, parts: Parts, addr: u64, len: u32) -> Outcome {
-        let Some(room) = len.checked_sub(parts.before_payload()) else { return Outcome::err(Errno::EFAULT) };
+        let Some(room) = len.checked_sub(parts.before_payload()) else { return Outcome::err(no_room(fd)) };
         let receive = || parts.receive(fd, addr, room, self.msg_flags);
         match blocking_call(fd, receive_mask(self.msg_flags), may_wait(self.msg_flags), receive) {
             Ok(n) => self.multishot_outcome(parts, n, room),
@@ -320,6 +320,12 @@ impl Recvmsg {
         }
         self.message.import_args(MsgDirection::Receive)
     }
+}
+
+/// The error of a multishot request whose buffer does not hold what stands before the payload. A
+/// file that is no socket comes before it.
+fn no_room(fd: i32) -> Errno {
+    must_be_socket(fd).err().unwrap_or(Errno::EFAULT)
 }
 
 #[cfg(test)]
