@@ -112,9 +112,9 @@ const STAGES: &[CiStage] = &[
     },
     CiStage {
         name: "programs-named",
-        about: "tokio-uring's own tests, Python, counters read by Prometheus' parser",
+        about: "tokio-uring's own tests, Python, counters read by Prometheus' parser, PostgreSQL under power cuts",
         is_slow: true,
-        run: || programs::main(vec!["tokio-uring".into(), "python".into(), "openmetrics".into()]),
+        run: || programs::main(vec!["tokio-uring".into(), "python".into(), "openmetrics".into(), "postgres".into()]),
     },
     CiStage {
         name: "newest",

@@ -14,6 +14,7 @@ mod newest;
 mod node;
 mod openmetrics;
 mod plocate;
+mod postgres;
 pub(crate) mod program_cases;
 mod python;
 mod python_liburing;
@@ -63,6 +64,7 @@ const PROGRAMS: &[Program] = &[
     Program { name: "plocate", packages: &["plocate"], when: When::Always, check: plocate::check },
     Program { name: "stress-ng", packages: &["stress-ng"], when: When::Always, check: stress_ng::check },
     Program { name: "sqlite", packages: &["sqlite3"], when: When::Always, check: sqlite::check },
+    Program { name: "postgres", packages: &["postgresql"], when: When::Named, check: postgres::check },
     Program { name: "rust", packages: &[], when: When::Always, check: rust_crate::check },
     Program { name: "embedding", packages: &["bash", "python3"], when: When::Always, check: embedding::check },
     Program { name: "ring", packages: &[], when: When::Always, check: direct_ring::check },

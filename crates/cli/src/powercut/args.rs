@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::disk::FsyncCover;
+
 /// Kill a program as a power cut does, and lose what it had not made durable
 ///
 /// Runs PROGRAM as `uringlet run` does and kills it, and all that it has started, before the N-th
@@ -31,6 +33,10 @@ pub(crate) struct PowercutArgs {
     /// The directory whose files are on the disk that fails. Its files are kept in memory
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+
+    /// What fsync(2) of a file covers
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    fsync: FsyncCover,
 
     /// A program that takes longer is killed, and nothing is tried: seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..=86400))]
@@ -83,6 +89,10 @@ impl PowercutArgs {
         self.cuts
     }
 
+    pub(super) const fn fsync(&self) -> FsyncCover {
+        self.fsync
+    }
+
     pub(super) const fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
@@ -103,6 +113,9 @@ impl PowercutArgs {
     pub(super) fn repeat(&self, at: u64, seed: u64) -> String {
         let quoted = |word: &OsStr| crate::shell::quoted(&word.to_string_lossy());
         let mut text = format!("uringlet powercut --at {at} --seed {seed} --dir {}", quoted(self.dir.as_os_str()));
+        if self.fsync == FsyncCover::Names {
+            text += " --fsync names";
+        }
         if let Some(check) = &self.check {
             text += &format!(" --check {}", quoted(check));
         }

@@ -9,8 +9,9 @@ use uringlet_sys::linux::general as linux;
 use uringlet_sys::seccomp::{ArgTest, TrapRule, Verdict};
 use uringlet_sys::seccomp_notify::AskedCall;
 
-use super::disk::{Disk, DiskChange, FileContent, FileId, split};
+use super::disk::{Disk, split};
 use super::folder::{Folder, Inode};
+use super::tree::{DiskChange, FileContent, FileId};
 use super::watched::{WatchedThread, named};
 
 /// The calls of which the kernel asks.

@@ -8,98 +8,23 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use uringlet_sys::fault_plan::draw;
+
+use super::tree::{DiskChange, FileContent, FileId, Tree, index};
 
 /// A disk writes so many bytes at once, or none of them.
 const SECTOR: u64 = 512;
 
-/// The number of a file in both trees.
-pub(super) type FileId = usize;
-
-/// The root of a tree.
-pub(super) const ROOT: FileId = 0;
-
-/// A file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum FileContent {
-    Bytes(Vec<u8>),
-    Names(BTreeMap<OsString, FileId>),
-    Link(PathBuf),
-}
-
-/// All files; those without a name, too.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Tree(Vec<FileContent>);
-
-/// A change of one thing.
-#[derive(Clone, Debug)]
-pub(super) enum DiskChange {
-    Write {
-        file: FileId,
-        at: u64,
-        bytes: Vec<u8>,
-    },
-    Zero {
-        file: FileId,
-        at: u64,
-        len: u64,
-    },
-    Resize {
-        file: FileId,
-        len: u64,
-    },
-    /// Gives a file a name, which it may take from another one.
-    Name {
-        directory: FileId,
-        name: OsString,
-        file: FileId,
-    },
-    Unname {
-        directory: FileId,
-        name: OsString,
-    },
-    Rename {
-        from: FileId,
-        old: OsString,
-        to: FileId,
-        new: OsString,
-        file: FileId,
-    },
-    Exchange {
-        from: FileId,
-        old: OsString,
-        to: FileId,
-        new: OsString,
-    },
-}
-
-impl DiskChange {
-    fn file(&self) -> Option<FileId> {
-        match self {
-            Self::Write { file, .. } | Self::Zero { file, .. } | Self::Resize { file, .. } => Some(*file),
-            _ => None,
-        }
-    }
-
-    /// How long its file is at least after it.
-    pub(super) fn end(&self) -> u64 {
-        match self {
-            Self::Write { at, bytes, .. } => at.saturating_add(bytes.len() as u64),
-            Self::Zero { at, len, .. } => at.saturating_add(*len),
-            Self::Resize { len, .. } => *len,
-            _ => 0,
-        }
-    }
-
-    fn directories(&self) -> Vec<FileId> {
-        match self {
-            Self::Name { directory, .. } | Self::Unname { directory, .. } => vec![*directory],
-            Self::Rename { from, to, .. } | Self::Exchange { from, to, .. } => vec![*from, *to],
-            _ => Vec::new(),
-        }
-    }
+/// What fsync(2) of a file covers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum FsyncCover {
+    /// Its bytes and its length: what fsync(2) promises
+    #[default]
+    Data,
+    /// Its names, too, and those of its directories: what ext4, xfs and btrfs do
+    Names,
 }
 
 /// What became of the changes that nothing had covered.
@@ -110,95 +35,19 @@ pub(super) struct CutCount {
     pub(super) torn: u32,
 }
 
-impl Tree {
-    pub(super) fn new() -> Self {
-        Self(vec![FileContent::Names(BTreeMap::new())])
-    }
-
-    pub(super) fn get(&self, file: FileId) -> &FileContent {
-        &self.0[file]
-    }
-
-    fn names(&self, directory: FileId) -> Option<&BTreeMap<OsString, FileId>> {
-        if let Some(FileContent::Names(names)) = self.0.get(directory) { Some(names) } else { None }
-    }
-
-    fn names_mut(&mut self, directory: FileId) -> Option<&mut BTreeMap<OsString, FileId>> {
-        if let Some(FileContent::Names(names)) = self.0.get_mut(directory) { Some(names) } else { None }
-    }
-
-    fn bytes_mut(&mut self, file: FileId) -> Option<&mut Vec<u8>> {
-        if let Some(FileContent::Bytes(bytes)) = self.0.get_mut(file) { Some(bytes) } else { None }
-    }
-
-    /// The file of a path within the tree.
-    pub(super) fn find(&self, path: &Path) -> Option<FileId> {
-        path.components().try_fold(ROOT, |at, part| match part {
-            Component::Normal(name) => self.names(at)?.get(name).copied(),
-            Component::CurDir => Some(at),
-            _ => None,
-        })
-    }
-
-    fn apply(&mut self, change: &DiskChange) {
-        match change {
-            DiskChange::Write { file, at, bytes } => self.write(*file, *at, bytes),
-            DiskChange::Zero { file, at, len } => self.write(*file, *at, &vec![0; index(*len)]),
-            DiskChange::Resize { file, len } => {
-                if let Some(bytes) = self.bytes_mut(*file) {
-                    bytes.resize(index(*len), 0);
-                }
-            }
-            DiskChange::Name { directory, name, file } => {
-                if let Some(names) = self.names_mut(*directory) {
-                    names.insert(name.clone(), *file);
-                }
-            }
-            DiskChange::Unname { directory, name } => {
-                if let Some(names) = self.names_mut(*directory) {
-                    names.remove(name);
-                }
-            }
-            DiskChange::Rename { from, old, to, new, file } => {
-                if let Some(names) = self.names_mut(*from).filter(|names| names.get(old) == Some(file)) {
-                    names.remove(old);
-                }
-                if let Some(names) = self.names_mut(*to) {
-                    names.insert(new.clone(), *file);
-                }
-            }
-            DiskChange::Exchange { from, old, to, new } => {
-                let pair = self.names(*from).and_then(|names| names.get(old)).zip(self.names(*to).and_then(|names| names.get(new)));
-                let Some((&first, &second)) = pair else { return };
-                self.apply(&DiskChange::Name { directory: *from, name: old.clone(), file: second });
-                self.apply(&DiskChange::Name { directory: *to, name: new.clone(), file: first });
-            }
-        }
-    }
-
-    fn write(&mut self, file: FileId, at: u64, new: &[u8]) {
-        let Some(bytes) = self.bytes_mut(file) else { return };
-        let at = index(at);
-        let end = at + new.len();
-        if bytes.len() < end {
-            bytes.resize(end, 0);
-        }
-        bytes[at..end].copy_from_slice(new);
-    }
-}
-
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
     base: Tree,
     live: Tree,
     journal: Vec<DiskChange>,
+    fsync: FsyncCover,
 }
 
 impl Disk {
     /// All of it is on the disk.
-    pub(super) fn new(tree: Tree) -> Self {
-        Self { base: tree.clone(), live: tree, journal: Vec::new() }
+    pub(super) fn new(tree: Tree, fsync: FsyncCover) -> Self {
+        Self { base: tree.clone(), live: tree, journal: Vec::new(), fsync }
     }
 
     pub(super) fn live(&self) -> &Tree {
@@ -208,15 +57,14 @@ impl Disk {
     /// What is in a directory, from the beginning.
     pub(super) fn set_names(&mut self, directory: FileId, names: BTreeMap<OsString, FileId>) {
         for tree in [&mut self.base, &mut self.live] {
-            tree.0[directory] = FileContent::Names(names.clone());
+            tree.set_names(directory, names.clone());
         }
     }
 
     /// A new file, without a name.
     pub(super) fn add(&mut self, content: FileContent) -> FileId {
-        self.base.0.push(content.clone());
-        self.live.0.push(content);
-        self.live.0.len() - 1
+        self.base.add(content.clone());
+        self.live.add(content)
     }
 
     pub(super) fn len(&self, file: FileId) -> u64 {
@@ -244,13 +92,18 @@ impl Disk {
     /// fsync(2) of a file or a directory.
     pub(super) fn cover(&mut self, file: FileId) {
         let (mut directories, mut end) = (HashSet::from([file]), self.journal.len());
+        // Of these the names are covered.
+        let mut named = directories.clone();
         // A rename between directories takes the other one's earlier changes with it.
         let mut covered = vec![false; self.journal.len()];
         while end > 0 {
             end -= 1;
-            let touched = self.journal[end].directories();
-            if self.journal[end].file() == Some(file) || touched.iter().any(|directory| directories.contains(directory)) {
+            let change = &self.journal[end];
+            let touched = change.directories();
+            let is_name = self.fsync == FsyncCover::Names && change.named().is_some_and(|file| named.contains(&file));
+            if is_name || change.file() == Some(file) || touched.iter().any(|directory| directories.contains(directory)) {
                 covered[end] = true;
+                named.extend(&touched);
                 directories.extend(touched);
             }
         }
@@ -364,11 +217,6 @@ fn clip(earlier: &mut DiskChange, file: FileId, from: u64, to: u64) {
     }
 }
 
-/// A place in bytes that are in memory.
-fn index(at: u64) -> usize {
-    usize::try_from(at).unwrap_or(usize::MAX)
-}
-
 /// The name of a path, and its directory.
 pub(super) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
     Some((path.parent()?, path.file_name()?))
@@ -376,10 +224,15 @@ pub(super) fn split(path: &Path) -> Option<(&Path, &OsStr)> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::ROOT;
     use super::*;
 
     fn disk() -> (Disk, FileId) {
-        let mut disk = Disk::new(Tree::new());
+        of(FsyncCover::Data)
+    }
+
+    fn of(fsync: FsyncCover) -> (Disk, FileId) {
+        let mut disk = Disk::new(Tree::new(), fsync);
         let file = disk.add(FileContent::Bytes(Vec::new()));
         disk.change(name(ROOT, "a", file));
         disk.change(write(file, 0, b'1', 2048));
@@ -414,6 +267,26 @@ mod tests {
     }
 
     #[test]
+    fn an_fsync_covers_the_names_of_its_file_where_a_file_system_does_so() {
+        for (fsync, may_be_lost) in [(FsyncCover::Data, true), (FsyncCover::Names, false)] {
+            let (mut disk, _) = of(fsync);
+            let directory = disk.add(FileContent::Names(BTreeMap::new()));
+            disk.change(name(ROOT, "d", directory));
+            let [file, other] = [(); 2].map(|()| disk.add(FileContent::Bytes(Vec::new())));
+            disk.change(name(directory, "x", file));
+            disk.change(write(file, 0, b'2', 512));
+            disk.change(name(directory, "later", other));
+            disk.cover(file);
+            let trees = cuts(&disk);
+            let is_whole = |tree: &Tree| bytes(tree, "d/x") == Some(vec![b'2'; 512]);
+            assert_eq!(trees.iter().any(|tree| !is_whole(tree)), may_be_lost);
+            // Neither what came later, nor another file's bytes.
+            assert!(trees.iter().any(|tree| bytes(tree, "d/later").is_none()));
+            assert!(trees.iter().any(|tree| bytes(tree, "a").is_none_or(|bytes| bytes.len() < 2048)));
+        }
+    }
+
+    #[test]
     fn a_write_is_torn_at_sectors() {
         let (mut disk, file) = disk();
         disk.cover_all();
@@ -426,7 +299,7 @@ mod tests {
 
     #[test]
     fn names_of_a_directory_are_kept_in_order() {
-        let mut disk = Disk::new(Tree::new());
+        let mut disk = Disk::new(Tree::new(), FsyncCover::Data);
         for n in ["a", "b", "c"] {
             let file = disk.add(FileContent::Bytes(Vec::new()));
             disk.change(name(ROOT, n, file));
@@ -452,7 +325,7 @@ mod tests {
 
     #[test]
     fn a_rename_takes_the_other_directory_with_it() {
-        let mut disk = Disk::new(Tree::new());
+        let mut disk = Disk::new(Tree::new(), FsyncCover::Data);
         let [one, two] = [(); 2].map(|()| disk.add(FileContent::Names(BTreeMap::new())));
         disk.change(name(ROOT, "one", one));
         disk.change(name(ROOT, "two", two));

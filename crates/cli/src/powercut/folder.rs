@@ -5,7 +5,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use super::disk::{Disk, FileContent, FileId, ROOT, Tree};
+use super::disk::{Disk, FsyncCover};
+use super::tree::{FileContent, FileId, ROOT, Tree};
 
 /// What identifies a file of the machine: device and inode.
 pub(super) type Inode = (u64, u64);
@@ -20,14 +21,14 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Reads all of it.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
+    /// Reads all of it. `fsync` is how its file system is.
+    pub(super) fn open(path: &Path, fsync: FsyncCover) -> Result<Self, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
         let root = path.canonicalize().map_err(failed)?;
         if root.parent().is_none() || !root.is_dir() {
             return Err(format!("{}: --dir takes a directory, which is not /", path.display()));
         }
-        let mut folder = Self { root, disk: Disk::new(Tree::new()), inodes: HashMap::new(), modes: HashMap::new() };
+        let mut folder = Self { root, disk: Disk::new(Tree::new(), fsync), inodes: HashMap::new(), modes: HashMap::new() };
         let names = folder.read(&folder.root.clone()).map_err(failed)?;
         folder.disk.set_names(ROOT, names);
         Ok(folder)

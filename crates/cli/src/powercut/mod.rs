@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   args -> program: runs it, asked by the kernel before each call that changes a file
-//!             calls: what such a call changes -> disk: base, live, journal
+//!             calls: what such a call changes -> disk: base, live (trees), journal
 //!           at the chosen event: SIGKILL; disk::cut -> folder: the files are written -> the check
 //! ```
 
@@ -12,6 +12,7 @@ mod calls;
 mod disk;
 mod folder;
 mod program;
+mod tree;
 mod watched;
 
 use std::process::Command;
@@ -54,7 +55,7 @@ struct PowerCut {
 }
 
 fn try_cuts(args: &PowercutArgs) -> Result<Status, String> {
-    let folder = Folder::open(args.dir())?;
+    let folder = Folder::open(args.dir(), args.fsync())?;
     let limits = RunLimits { timeout: args.timeout(), stop: Arc::default() };
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&limits.stop)).map_err(|error| format!("cannot handle signals: {error}"))?;
