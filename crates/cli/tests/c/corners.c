@@ -9,6 +9,8 @@
 
 enum { POLL_ADD = 6, POLL_MULTI = 1, READ_MULTISHOT = 49, REGISTER_BUFFERS = 0, UNREGISTER_BUFFERS = 1 };
 enum { GETEVENTS = 1, EXT_ARG = 8, LINK_TIMEOUT = 15, WRITE = 23, NOP_FILE = 2 };
+enum { SETUP_SQPOLL = 2, SETUP_SQ_AFF = 4, SETUP_NO_MMAP = 1 << 14, SETUP_REGISTERED_FD_ONLY = 1 << 15 };
+enum { ENTER_REGISTERED_RING = 16 };
 enum { SETUP_R_DISABLED = 64, SETUP_DEFER = 3 << 12, REGISTER_ENABLE_RINGS = 12 };
 
 static char memory[16][256];
@@ -364,6 +366,37 @@ static void masks(void)
 	expect("the read", 1, 0);
 }
 
+/* Flags that are valid with others only. */
+static void setup_flags(void)
+{
+	static const struct { const char *name; unsigned flags, cpu; int want; } setups[] = {
+		{ "a CPU without a poll thread", SETUP_SQ_AFF, 0, -EINVAL },
+		{ "a poll thread on a CPU", SETUP_SQPOLL | SETUP_SQ_AFF, 0, 0 },
+		{ "a poll thread on no CPU", SETUP_SQPOLL | SETUP_SQ_AFF, 1 << 20, -EINVAL },
+		{ "a number only, with the kernel's memory", SETUP_REGISTERED_FD_ONLY, 0, -EINVAL },
+		{ "memory that is not there", SETUP_NO_MMAP, 0, -EFAULT },
+	};
+	uint32_t params[30];
+	char *own = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	int fd, n;
+
+	for (n = 0; n < (int)(sizeof(setups) / sizeof(*setups)); n++) {
+		memset(params, 0, sizeof(params));
+		params[2] = setups[n].flags;
+		params[3] = setups[n].cpu;
+		fd = syscall(425, 8, params);
+		check(setups[n].name, fd < 0 ? -errno : 0, setups[n].want);
+		if (fd >= 0)
+			close(fd);
+	}
+	memset(params, 0, sizeof(params));
+	params[2] = SETUP_REGISTERED_FD_ONLY | SETUP_NO_MMAP;
+	*(uint64_t *)(params + 18) = (uint64_t)own + 4096;
+	*(uint64_t *)(params + 28) = (uint64_t)own;
+	check("a registered number", syscall(425, 8, params), 0);
+	check("enters by it", syscall(426, 0, 0, 0, ENTER_REGISTERED_RING, 0, 0), 0);
+}
+
 int main(void)
 {
 	setvbuf(stdout, 0, _IOLBF, 0);
@@ -371,6 +404,7 @@ int main(void)
 		block_io_uring();
 	multishot_read("multishot read", 0);
 	multishot_read("multishot read by a worker", FORCE_ASYNC);
+	setup_flags();
 	shut_down();
 	registered_memory();
 	polls("polls", 0);
