@@ -161,7 +161,7 @@ fn the_summary_counts_by_opcode_and_by_file() {
 #[test]
 fn children_are_traced() {
     let directory = common::directory("trace-children");
-    let (_, events) = events(&directory, &[], &["children"]);
+    let (_, events) = events(&directory, &["-f"], &["children"]);
     assert_eq!(requests(&events), [40, 41]);
     let pids: std::collections::BTreeSet<u64> =
         events.iter().filter(|event| event["event"] == "request").filter_map(|event| event["pid"].as_u64()).collect();

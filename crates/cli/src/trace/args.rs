@@ -44,6 +44,10 @@ pub(crate) struct TraceArgs {
     #[arg(short = 's', long = "string-limit", value_name = "BYTES", default_value_t = 32, value_parser = clap::value_parser!(u32).range(0..=65536))]
     pub(super) string_limit: u32,
 
+    /// Trace the program's children, too, as in strace. It is so without the option
+    #[arg(short = 'f', long = "follow-forks", conflicts_with = "pids")]
+    _follow_forks: bool,
+
     /// Show how long each request took, from its submission to its CQE
     #[arg(short = 'T', long)]
     pub(super) latency: bool,
