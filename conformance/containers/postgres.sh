@@ -83,8 +83,13 @@ check_rows
 load
 kill -KILL "$server"
 wait "$server" 2>/dev/null || true
-# A process that works on a query looks for its server only now and then.
-kill -KILL "$scanner" 2>/dev/null || true
+# A process that works on a query looks for its server only now and then, and one that waits for a
+# lock of another process that is killed never does.
+for process in /proc/[0-9]*; do
+    if [ "$(cat "$process/comm" 2>/dev/null)" = postgres ]; then
+        kill -KILL "${process#/proc/}" 2>/dev/null || true
+    fi
+done
 wait "$writing" || true
 start "$@"
 check_journal 'kill -9 of the server'

@@ -16,8 +16,9 @@ use core::fmt::Debug;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::fd::EngineFd;
+use uringlet_sys::linux::general::O_PATH;
 use uringlet_sys::lock::Mutex;
-use uringlet_sys::{Errno, fd_table};
+use uringlet_sys::{Errno, fd_table, io};
 
 /// The arguments of an `IORING_OP_URING_CMD`.
 #[derive(Clone, Copy, Debug)]
@@ -188,9 +189,10 @@ pub(crate) fn duped(old: i32, new: i32) {
 /// The engine's own duplicate of a number of the program's: for a registered eventfd or file.
 ///
 /// # Errors
-/// `EBADF` not a number of the program's; `EMFILE`.
+/// `EBADF` not a number of the program's, or one by `O_PATH`, which leads to no open file;
+/// `EMFILE`.
 pub(crate) fn registered_duplicate(fd: i32) -> Result<EngineFd, Errno> {
-    if fd_table::is_internal(fd) { Err(Errno::EBADF) } else { own_duplicate(fd) }
+    if fd_table::is_internal(fd) || io::file_flags(fd)? & O_PATH != 0 { Err(Errno::EBADF) } else { own_duplicate(fd) }
 }
 
 /// As [`registered_duplicate`], of any number.

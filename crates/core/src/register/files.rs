@@ -127,6 +127,9 @@ pub(super) fn register_buffers(guard: &mut UringGuard, iovecs: UserPtr, n: u32, 
 
 /// Faults the buffer in for writing, which fails where the kernel's pinning would.
 fn buffer_slot(memory: &mut PinnableMemory, iovec: Iovec, tag: u64) -> Result<Option<Arc<BufferNode>>, Errno> {
+    if i64::try_from(iovec.len).is_err() {
+        return Err(Errno::EINVAL);
+    }
     if iovec.base == 0 {
         return if iovec.len == 0 && tag == 0 {
             Ok(None)

@@ -29,10 +29,10 @@ impl UserPath {
     /// Prepares a path; `at_flags` are the operation's `AT_*`, if it has any.
     ///
     /// The path is copied here if the request certainly outlives its submission, or if a bad path
-    /// must fail its chain as a whole. Otherwise the system call reads it: that saves a copy for
-    /// each request that completes inline.
+    /// must fail its chain as a whole, or has a CQE although an error of the call has none.
+    /// Otherwise the system call reads it: that saves a copy for a request that completes inline.
     pub(super) fn prep(addr: u64, at_flags: u32, cx: &PrepCx) -> Result<Self, Errno> {
-        const MUST_COPY: u8 = sqe::IO_LINK | sqe::IO_HARDLINK | sqe::IO_DRAIN | sqe::ASYNC;
+        const MUST_COPY: u8 = sqe::IO_LINK | sqe::IO_HARDLINK | sqe::IO_DRAIN | sqe::ASYNC | sqe::CQE_SKIP_SUCCESS;
         if !may_be_mapped(addr) {
             return Err(Errno::EFAULT);
         }
