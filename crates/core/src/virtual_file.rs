@@ -16,7 +16,6 @@ use core::fmt::Debug;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Release};
 use uringlet_sys::fd::EngineFd;
-use uringlet_sys::linux::general::O_PATH;
 use uringlet_sys::lock::Mutex;
 use uringlet_sys::{Errno, fd_table, io};
 
@@ -192,7 +191,7 @@ pub(crate) fn duped(old: i32, new: i32) {
 /// `EBADF` not a number of the program's, or one by `O_PATH`, which leads to no open file;
 /// `EMFILE`.
 pub(crate) fn registered_duplicate(fd: i32) -> Result<EngineFd, Errno> {
-    if fd_table::is_internal(fd) || io::file_flags(fd)? & O_PATH != 0 { Err(Errno::EBADF) } else { own_duplicate(fd) }
+    if fd_table::is_internal(fd) || io::file_flags(fd)? & io::O_PATH != 0 { Err(Errno::EBADF) } else { own_duplicate(fd) }
 }
 
 /// As [`registered_duplicate`], of any number.

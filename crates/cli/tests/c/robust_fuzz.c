@@ -209,6 +209,9 @@ static void fuzz_register(void)
 
 	say("register %u n=%u", op, n);
 	fd = once_in(10) ? some_fd() : op == 31 ? -1 : r.fd;
+	/* Restrictions of tasks are newer than Linux 6.18. */
+	if (op == 11 && fd == -1)
+		fd = -100;
 	arg = op == 30 && once_in(2) ? ADDR(thing(FDS)) : address();
 	/* Addresses and sizes that decide first: most structures hold garbage. */
 	if (with_garbage)

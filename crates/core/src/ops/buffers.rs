@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use uringlet_abi::register::FILES_SKIP;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
 use uringlet_sys::fd::EngineFd;
-use uringlet_sys::{Errno, UserPtr, fd_table, user};
+use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
 
 /// Most buffers that one request names: as many as there are ids.
 const MAX_BUFFERS: i32 = 1 << 16;
@@ -145,9 +145,10 @@ fn registrable(fd: i32) -> Result<EngineFd, Errno> {
     if may_be_registered(fd) { own_duplicate(fd) } else { Err(Errno::EBADF) }
 }
 
-/// Rings and the engine's own descriptors cannot be registered.
+/// Rings, the engine's own descriptors and those by `O_PATH` cannot be registered.
 fn may_be_registered(fd: i32) -> bool {
-    fd >= 0 && fd_table::ring_index(fd).is_none() && !fd_table::is_internal(fd)
+    let is_path = || io::file_flags(fd).is_ok_and(|flags| flags & io::O_PATH != 0);
+    fd >= 0 && fd_table::ring_index(fd).is_none() && !fd_table::is_internal(fd) && !is_path()
 }
 
 /// Registers the descriptors at `fds` in free slots, and overwrites them with the slots.

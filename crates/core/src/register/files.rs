@@ -10,7 +10,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use uringlet_abi::register::{FileIndexRange, FilesUpdate, Iovec, RSRC_SPARSE, RsrcRegister, RsrcUpdate2};
 use uringlet_sys::pinning::PinnableMemory;
-use uringlet_sys::{Errno, UserPtr, fd_table, io, process, reserve, user};
+use uringlet_sys::{Errno, UserPtr, fd_table, process, reserve, user};
 
 /// Most files a ring can have.
 const MAX_FILES: u32 = 1 << 20;
@@ -51,9 +51,6 @@ fn file_slot(fd: i32, tag: u64) -> Result<Option<Arc<FileNode>>, Errno> {
     }
     // A ring cannot hold a ring.
     if fd_table::ring_index(fd).is_some() {
-        return Err(Errno::EBADF);
-    }
-    if io::file_flags(fd)? & io::O_PATH != 0 {
         return Err(Errno::EBADF);
     }
     Ok(Some(Arc::new(FileNode { fd: registered_duplicate(fd)?, tag })))

@@ -7,6 +7,8 @@ use uringlet_sys::{Errno, process};
 
 /// All `RWF_*` up to `RWF_NOSIGNAL`.
 pub(super) const RWF_KNOWN: u32 = 0x1ff;
+/// `RWF_ATOMIC`, `RWF_DONTCACHE`: for files with positions only.
+pub(super) const RWF_OF_FILES: u32 = 0xc0;
 
 /// Whether an `IORING_SETUP_IOPOLL` ring takes transfers of this file: those that bypass the page
 /// cache. They are executed as on any other ring.

@@ -22,7 +22,7 @@ impl Rw {
 
     /// The error to report for bad flags: EBADF of a file that is not open for this comes first.
     #[cold]
-    fn refused_flags(&mut self, fd: i32, errno: Errno) -> Errno {
+    pub(super) fn refused_flags(&mut self, fd: i32, errno: Errno) -> Errno {
         let is_open_for_this = io::file_flags(fd).is_ok_and(|flags| match flags & io::O_ACCMODE {
             io::O_RDONLY => !self.is_write,
             io::O_WRONLY => self.is_write,

@@ -1,5 +1,6 @@
 //! Transfers on files without positions: tried without waiting, then by readiness.
 
+use super::checks::RWF_OF_FILES;
 use super::{POLLERR, POLLIN, POLLOUT, Rw, refuses_nowait};
 use crate::file::FileKind;
 use crate::ops::issue::{Issue, IssueCx};
@@ -77,6 +78,9 @@ impl Rw {
             if now.is_seekable() {
                 return self.try_seekable(cx, now);
             }
+        }
+        if self.rw_flags & RWF_OF_FILES != 0 {
+            return self.refused_flags(fd, Errno::EOPNOTSUPP).into();
         }
         if let Err(errno) = self.drop_position(kind) {
             return errno.into();
