@@ -85,20 +85,20 @@ const GOLDEN: &str = r#"[pid P] --- trace_ops ---
 [pid P] ring 0: POLL_ADD(5<pipe:[N]>, ...) user_data=0x18 = -125 ECANCELED (Operation canceled)
 [pid P] ring 0: SEND(7<socket:[N]>, "message", 7, MSG_NOSIGNAL) user_data=0x1a = 7
 [pid P] ring 0: RECV(8<socket:[N]>, "message", 8, 0) user_data=0x1b = 7
-[pid P] ring 0: SENDMSG(11<socket:[N]>, {msg_name={AF_UNIX, "bound"}, msg_namelen=110, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="cdef", iov_len=4}], msg_iovlen=2, msg_controllen=0}, 0) user_data=0x32 = 6
+[pid P] ring 0: SENDMSG(10<socket:[N]>, {msg_name={AF_UNIX, "bound"}, msg_namelen=110, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="cdef", iov_len=4}], msg_iovlen=2, msg_controllen=0}, 0) user_data=0x32 = 6
 [pid P] ring 0: RECVMSG(9<UNIX-DGRAM:[bound]>, {msg_name=NULL, msg_namelen=0, msg_iov=[{iov_base="ab", iov_len=2}, {iov_base="cdef", iov_len=8}], msg_iovlen=2, msg_controllen=0}, 0) user_data=0x33 = 6
 [pid P] ring 0: RECVMSG(9<UNIX-DGRAM:[bound]>, {msg_name=NULL, msg_namelen=0, msg_iov=[{iov_base="gh", iov_len=2}, {iov_base="i", iov_len=8}], msg_iovlen=2, msg_controllen=0}, 0) user_data=0x34 = 3
-[pid P] ring 0: CONNECT(13<socket:[N]>, {AF_INET, 127.0.0.1:N}, 16) user_data=0x35 = 0
-[pid P] ring 0: SEND(13<TCP:[127.0.0.1:N->127.0.0.1:N]>, "x", 1, 0) user_data=0x36 = 1
-[pid P] ring 0: RECV(14<TCP:[127.0.0.1:N->127.0.0.1:N]>, "x", 4, 0) user_data=0x37 = 1
-[pid P] io_uring_setup({sq_entries=4, cq_entries=8, flags=0}) = 16 (ring 1)
+[pid P] ring 0: CONNECT(12<socket:[N]>, {AF_INET, 127.0.0.1:N}, 16) user_data=0x35 = 0
+[pid P] ring 0: SEND(12<TCP:[127.0.0.1:N->127.0.0.1:N]>, "x", 1, 0) user_data=0x36 = 1
+[pid P] ring 0: RECV(13<TCP:[127.0.0.1:N->127.0.0.1:N]>, "x", 4, 0) user_data=0x37 = 1
+[pid P] io_uring_setup({sq_entries=4, cq_entries=8, flags=0}) = 15 (ring 1)
 [pid P] ring 1: CQE user_data=0x3d = 5 (of no request of this ring)
-[pid P] ring 0: MSG_RING(16<anon_inode:[io_uring]>, IORING_MSG_DATA, data=0x3d, res=5) user_data=0x3c = 0
+[pid P] ring 0: MSG_RING(15<anon_inode:[io_uring]>, IORING_MSG_DATA, data=0x3d, res=5) user_data=0x3c = 0
 [pid P] ring 1: CQE user_data=0x77 = 0 (of no request of this ring)
 [pid P] ring 0: NOP() user_data=0x1e IOSQE_CQE_SKIP_SUCCESS = 0 (no CQE)
 [pid P] ring 0: NOP() user_data=0x1f = 0
 [pid P] ring 0: opcode 200(opcode=200, fd=0, off=NULL, addr=NULL, len=0) user_data=0x20 = -22 EINVAL (Invalid argument)
-[pid P] ring 0: READ(16<pipe:[N]>, ADDRESS, 1, -1) user_data=0x63 <unfinished: its process has ended>
+[pid P] ring 0: READ(15<pipe:[N]>, ADDRESS, 1, -1) user_data=0x63 <unfinished: its process has ended>
 "#;
 
 #[test]

@@ -185,13 +185,18 @@ pub(crate) fn duped(old: i32, new: i32) {
     }
 }
 
+/// Whether a number leads to an open file of the program's: it is not the engine's, nor one by
+/// `O_PATH`.
+pub(crate) fn is_file_of_program(fd: i32) -> bool {
+    !fd_table::is_internal(fd) && io::file_flags(fd).is_ok_and(|flags| flags & io::O_PATH == 0)
+}
+
 /// The engine's own duplicate of a number of the program's: for a registered eventfd or file.
 ///
 /// # Errors
-/// `EBADF` not a number of the program's, or one by `O_PATH`, which leads to no open file;
-/// `EMFILE`.
+/// `EBADF` no [`is_file_of_program`]; `EMFILE`.
 pub(crate) fn registered_duplicate(fd: i32) -> Result<EngineFd, Errno> {
-    if fd_table::is_internal(fd) || io::file_flags(fd)? & io::O_PATH != 0 { Err(Errno::EBADF) } else { own_duplicate(fd) }
+    if is_file_of_program(fd) { own_duplicate(fd) } else { Err(Errno::EBADF) }
 }
 
 /// As [`registered_duplicate`], of any number.

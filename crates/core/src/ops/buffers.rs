@@ -13,12 +13,12 @@ use super::outcome::Outcome;
 use crate::ring_resources::RingResources;
 use crate::rsrc::buf_ring::{BufGroups, SelectedBuf};
 use crate::rsrc::files::FileNode;
-use crate::virtual_file::own_duplicate;
+use crate::virtual_file::{is_file_of_program, own_duplicate};
 use alloc::sync::Arc;
 use uringlet_abi::register::FILES_SKIP;
 use uringlet_abi::{FILE_INDEX_ALLOC, Sqe, sqe};
 use uringlet_sys::fd::EngineFd;
-use uringlet_sys::{Errno, UserPtr, fd_table, io, user};
+use uringlet_sys::{Errno, UserPtr, fd_table, user};
 
 /// Most buffers that one request names: as many as there are ids.
 const MAX_BUFFERS: i32 = 1 << 16;
@@ -141,14 +141,16 @@ fn update_file(ring: &mut RingResources, slot: u32, fd: i32, tag: u64) -> Result
 }
 
 /// Duplicates a descriptor of the program for registration.
-fn registrable(fd: i32) -> Result<EngineFd, Errno> {
+///
+/// # Errors
+/// `EBADF` it cannot be registered; `EMFILE`.
+pub(crate) fn registrable(fd: i32) -> Result<EngineFd, Errno> {
     if may_be_registered(fd) { own_duplicate(fd) } else { Err(Errno::EBADF) }
 }
 
-/// Rings, the engine's own descriptors and those by `O_PATH` cannot be registered.
+/// A ring cannot hold a ring.
 fn may_be_registered(fd: i32) -> bool {
-    let is_path = || io::file_flags(fd).is_ok_and(|flags| flags & io::O_PATH != 0);
-    fd >= 0 && fd_table::ring_index(fd).is_none() && !fd_table::is_internal(fd) && !is_path()
+    fd_table::ring_index(fd).is_none() && is_file_of_program(fd)
 }
 
 /// Registers the descriptors at `fds` in free slots, and overwrites them with the slots.

@@ -4,13 +4,12 @@ use crate::ops::buffers as op;
 use crate::rsrc::buffers::{self, BufferNode};
 use crate::rsrc::files::FileNode;
 use crate::state::UringGuard;
-use crate::virtual_file::registered_duplicate;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use uringlet_abi::register::{FileIndexRange, FilesUpdate, Iovec, RSRC_SPARSE, RsrcRegister, RsrcUpdate2};
 use uringlet_sys::pinning::PinnableMemory;
-use uringlet_sys::{Errno, UserPtr, fd_table, process, reserve, user};
+use uringlet_sys::{Errno, UserPtr, process, reserve, user};
 
 /// Most files a ring can have.
 const MAX_FILES: u32 = 1 << 20;
@@ -49,11 +48,7 @@ fn file_slot(fd: i32, tag: u64) -> Result<Option<Arc<FileNode>>, Errno> {
     if fd == EMPTY {
         return if tag == 0 { Ok(None) } else { Err(Errno::EINVAL) };
     }
-    // A ring cannot hold a ring.
-    if fd_table::ring_index(fd).is_some() {
-        return Err(Errno::EBADF);
-    }
-    Ok(Some(Arc::new(FileNode { fd: registered_duplicate(fd)?, tag })))
+    Ok(Some(Arc::new(FileNode { fd: op::registrable(fd)?, tag })))
 }
 
 /// `n` tags; all zero if the caller passed none.
