@@ -5,7 +5,8 @@ mod common;
 common::oracle::compare! {
     /// Multishot reads by workers, setup flags that need others, sockets that are shut down, memory
     /// that is not registered, polls that share a file, buffers of cancelled requests, lengths of
-    /// sends, link timers of no length, rings that poll rings, signal masks of two waiters.
+    /// sends, link timers of no length, rings that poll rings, time-outs that are over,
+    /// transfers of no bytes, signal masks of two waiters.
     corners,
 }
 

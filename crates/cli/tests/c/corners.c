@@ -1,6 +1,7 @@
 /* Corners of what exists: what is told of buffers, polls, masks and memory in rare cases. */
 #define _GNU_SOURCE
 #include "net_ring.h"
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -8,9 +9,9 @@
 #include <sys/uio.h>
 
 enum { POLL_ADD = 6, POLL_MULTI = 1, READ_MULTISHOT = 49, REGISTER_BUFFERS = 0, UNREGISTER_BUFFERS = 1 };
-enum { GETEVENTS = 1, EXT_ARG = 8, LINK_TIMEOUT = 15, WRITE = 23, NOP_FILE = 2 };
+enum { GETEVENTS = 1, EXT_ARG = 8, READV = 1, WRITEV = 2, LINK_TIMEOUT = 15, WRITE = 23, NOP_FILE = 2 };
 enum { SETUP_SQPOLL = 2, SETUP_SQ_AFF = 4, SETUP_NO_MMAP = 1 << 14, SETUP_REGISTERED_FD_ONLY = 1 << 15 };
-enum { ENTER_REGISTERED_RING = 16 };
+enum { ENTER_REGISTERED_RING = 16, ABS_TIMER = 32 };
 enum { SETUP_R_DISABLED = 64, SETUP_DEFER = 3 << 12, REGISTER_ENABLE_RINGS = 12 };
 
 static char memory[16][256];
@@ -397,6 +398,54 @@ static void setup_flags(void)
 	check("enters by it", syscall(426, 0, 0, 0, ENTER_REGISTERED_RING, 0, 0), 0);
 }
 
+/* Time-outs that are over before they begin, beside a mask that cannot be read. */
+static void times_of_waits(void)
+{
+	static const struct { int64_t sec, nsec; int flags; } times[] = {
+		{ 0, -5, 0 }, { -1, 0, 0 }, { -1, 2000000000, ABS_TIMER }, { 0, 2000000000, ABS_TIMER }, { 0, 1000, 0 },
+	};
+	static uint64_t mask;
+
+	new_ring("times of waits");
+	for (int n = 0; n < (int)(sizeof(times) / sizeof(*times)); n++) {
+		for (int is_bad = 0; is_bad < 2; is_bad++) {
+			struct { uint64_t sigmask; uint32_t size, pad; uint64_t ts; } arg = { is_bad ? 8 : ADDR(&mask), 8, 0, ADDR(&times[n]) };
+			int flags = GETEVENTS | EXT_ARG | times[n].flags;
+
+			check("a wait", syscall(426, ring_fd, 0, 1, flags, &arg, sizeof(arg)) < 0 ? errno : 0, is_bad ? EFAULT : ETIME);
+			check("none", syscall(426, ring_fd, 0, 0, flags, &arg, sizeof(arg)), 0);
+			check("a negative number", syscall(426, ring_fd, 0, -1, flags, &arg, sizeof(arg)) < 0 ? errno : 0, is_bad ? EFAULT : 0);
+		}
+	}
+}
+
+/* A read into no bytes looks at no socket; a write of none does. */
+static void no_bytes(void)
+{
+	struct iovec nothing = { memory, 0 };
+	int s[2], unconnected = socket(AF_UNIX, SOCK_STREAM, 0), tcp = socket(AF_INET, SOCK_STREAM, 0);
+	int udp = socket(AF_INET, SOCK_DGRAM, 0);
+
+	new_ring("no bytes");
+	check("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0);
+	for (int flags = 0; flags <= FORCE_ASYNC; flags += FORCE_ASYNC) {
+		does("an empty socket", SQE(READV, flags, .fd = s[0], .addr = ADDR(&nothing), .len = 1), 0, 0);
+		does("an unconnected socket", SQE(READV, flags, .fd = unconnected, .addr = ADDR(&nothing), .len = 1), 0, 0);
+		does("one of TCP", SQE(READV, flags, .fd = tcp, .addr = ADDR(&nothing), .len = 1), 0, 0);
+		/* RWF_NOWAIT, RWF_APPEND and the like, which no socket looks at. */
+		for (int rw_flags = 0; rw_flags <= 0x20; rw_flags += 8) {
+			struct sqe write = SQE(WRITEV, flags, .fd = udp, .addr = ADDR(&nothing), .len = 1, .op_flags = rw_flags);
+
+			does("a write to nobody", write, -EDESTADDRREQ, 0);
+		}
+	}
+	close(s[0]);
+	close(s[1]);
+	close(unconnected);
+	close(tcp);
+	close(udp);
+}
+
 int main(void)
 {
 	setvbuf(stdout, 0, _IOLBF, 0);
@@ -416,6 +465,8 @@ int main(void)
 	polled_ring("a polled ring", 0);
 	polled_ring("a polled ring, deferred", SETUP_DEFER);
 	polled_ring("a polled ring that begins disabled", SETUP_DEFER | SETUP_R_DISABLED);
+	times_of_waits();
+	no_bytes();
 	masks();
 	return failures != 0;
 }

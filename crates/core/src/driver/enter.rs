@@ -8,7 +8,7 @@ use super::events::{bring_on, drive, nap, poll_pending, poll_unless_deferred, ru
 use super::leave::{ExitAction, exit_action, perform, poll_other_rings};
 use super::watcher::{WatcherNotify, hand_over};
 use crate::io_wq::{InterruptGuard, Work};
-use crate::ops::timeout::nanoseconds;
+use crate::ops::timeout::signed_nanoseconds;
 use crate::request::Stage;
 use crate::state::{LockOwner, Ring, UringGuard, WaitArgs};
 use crate::submit::submit;
@@ -171,15 +171,24 @@ fn read_wait(wait_args: &WaitArgs, args: EnterArgs) -> Result<CqeWait, Errno> {
         wait.any_after_ns = wait.since_ns.saturating_add(u64::from(ext.min_wait_usec) * 1000);
     }
     if let Some(timeout) = timeout {
-        let ns = nanoseconds(timeout)?;
-        let is_absolute = args.flags & flag::ABS_TIMER != 0;
-        wait.deadline_ns = if is_absolute { wait_args.deadline_ns(ns) } else { monotonic_ns().saturating_add(ns) };
+        wait.deadline_ns = deadline_ns(wait_args, signed_nanoseconds(timeout), args.flags & flag::ABS_TIMER != 0);
     }
     // A minimal wait without a longer time-out is the whole wait.
-    if ext.min_wait_usec != 0 && (timeout.is_none() || wait.any_after_ns >= wait.deadline_ns) {
+    if ext.min_wait_usec != 0 && (wait.deadline_ns == NEVER || wait.any_after_ns >= wait.deadline_ns) {
         wait.deadline_ns = wait.any_after_ns;
     }
     Ok(wait)
+}
+
+/// When a wait with this time-out ends. As in the kernel a negative one is over at once, and one
+/// beyond the clock's end never is.
+fn deadline_ns(wait_args: &WaitArgs, timeout_ns: i64, is_absolute: bool) -> u64 {
+    let deadline = if is_absolute {
+        wait_args.deadline_ns(timeout_ns.max(0).cast_unsigned())
+    } else {
+        monotonic_ns().saturating_add_signed(timeout_ns)
+    };
+    if deadline >= i64::MAX.cast_unsigned() { NEVER } else { deadline }
 }
 
 /// The arguments of a wait, and its time-out (`IORING_ENTER_EXT_ARG`).
@@ -264,7 +273,7 @@ fn wait_until_ready(guard: &mut UringGuard, min: u32, wait: CqeWait) -> Result<(
         let result = match () {
             // The mask is checked only by a call that has to wait.
             () if !wait.sigmask.is_null() && wait.sigmask_len != SIGSET_LEN => Err(Errno::EINVAL),
-            () if now >= wait.deadline_ns => Err(Errno::ETIME),
+            () if now >= wait.deadline_ns => Err(check_mask(&wait).err().unwrap_or(Errno::ETIME)),
             () if help(guard, &wait, min - ready) => Ok(()),
             () => {
                 has_looked = may_drive(guard);

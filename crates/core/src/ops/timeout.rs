@@ -120,10 +120,12 @@ impl TimeoutSpec {
 
 /// A timespec in nanoseconds.
 pub(crate) fn nanoseconds(ts: Timespec) -> Result<u64, Errno> {
-    if ts.tv_sec < 0 || ts.tv_nsec < 0 {
-        return Err(Errno::EINVAL);
-    }
-    Ok((ts.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(ts.tv_nsec as u64).min(i64::MAX as u64))
+    if ts.tv_sec < 0 || ts.tv_nsec < 0 { Err(Errno::EINVAL) } else { Ok(signed_nanoseconds(ts).cast_unsigned()) }
+}
+
+/// A timespec that may be negative, in nanoseconds.
+pub(crate) fn signed_nanoseconds(ts: Timespec) -> i64 {
+    ts.tv_sec.saturating_mul(1_000_000_000).saturating_add(ts.tv_nsec)
 }
 
 pub(crate) fn prep(sqe: &Sqe, _: &PrepCx) -> Result<TimeoutOp, Errno> {

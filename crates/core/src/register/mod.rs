@@ -218,7 +218,7 @@ fn sync_cancel(guard: &mut UringGuard, arg: UserPtr) -> Result<usize, Errno> {
     let deadline = if spec.timeout.tv_sec == -1 && spec.timeout.tv_nsec == -1 {
         u64::MAX
     } else {
-        monotonic_ns().saturating_add(timeout::nanoseconds(spec.timeout)?)
+        monotonic_ns().saturating_add_signed(timeout::signed_nanoseconds(spec.timeout))
     };
     let result = loop {
         match cancel_matching(guard, &op) {

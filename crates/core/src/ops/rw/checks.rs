@@ -9,6 +9,9 @@ use uringlet_sys::{Errno, process};
 pub(super) const RWF_KNOWN: u32 = 0x1ff;
 /// `RWF_ATOMIC`, `RWF_DONTCACHE`: for files with positions only.
 pub(super) const RWF_OF_FILES: u32 = 0xc0;
+pub(super) const RWF_NOSIGNAL: u32 = 0x100;
+/// `RWF_APPEND` and `RWF_NOAPPEND`: not together, and without a meaning on sockets.
+pub(super) const RWF_CONTRADICTION: u32 = 0x30;
 
 /// Whether an `IORING_SETUP_IOPOLL` ring takes transfers of this file: those that bypass the page
 /// cache. They are executed as on any other ring.

@@ -1,9 +1,10 @@
 //! Transfers on files without positions: tried without waiting, then by readiness.
 
-use super::checks::RWF_OF_FILES;
+use super::checks::{RWF_CONTRADICTION, RWF_NOSIGNAL, RWF_OF_FILES};
 use super::{POLLERR, POLLIN, POLLOUT, Rw, refuses_nowait};
 use crate::file::FileKind;
-use crate::ops::issue::{Issue, IssueCx};
+use crate::ops::iovecs;
+use crate::ops::issue::{Issue, IssueCx, OpFamily};
 use crate::ops::outcome::Outcome;
 use uringlet_abi::{setup, sqe};
 use uringlet_sys::io::{self, RWF_NOWAIT};
@@ -87,7 +88,8 @@ impl Rw {
         }
         let res = if self.must_not_raise_sigpipe(cx, kind) && io::poll_now(fd, mask).is_ok_and(|events| events & POLLERR != 0) {
             Err(Errno::EPIPE)
-        } else if kind.is_socket() && self.rw_flags == 0 {
+        } else if kind.is_socket() && self.rw_flags & RWF_CONTRADICTION != RWF_CONTRADICTION {
+            // Not pwritev2(2): it does not look at a socket that it has no bytes for.
             self.socket_transfer(fd, cx.sqe_flags)
         } else if kind.supports_nowait(self.io_direction()) {
             self.transfer(fd, self.rw_flags | RWF_NOWAIT)
@@ -134,9 +136,23 @@ impl Rw {
         self.outcome(Err(Errno::EAGAIN))
     }
 
-    fn socket_transfer(&self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
+    fn socket_transfer(&mut self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
+        match self.socket_call(fd, sqe_flags) {
+            Err(errno) if !matches!(errno, Errno::ENOTSOCK | Errno::EBADF) && self.reads_into_nothing() => Ok(0),
+            res => res,
+        }
+    }
+
+    /// A read into iovecs without a byte: unlike recvmsg(2) it does not look at its socket.
+    fn reads_into_nothing(&mut self) -> bool {
+        let imported = !self.is_write && self.is_vectored && self.import_args().is_ok();
+        imported && self.iovecs.as_deref().is_some_and(|v| iovecs::bytes(v) == 0)
+    }
+
+    fn socket_call(&self, fd: i32, sqe_flags: u8) -> Result<usize, Errno> {
         // A worker of the kernel discards SIGPIPE; a submitter that writes by itself gets it.
-        let quiet = if sqe_flags & sqe::ASYNC != 0 { io::MSG_NOSIGNAL } else { 0 };
+        let is_quiet = sqe_flags & sqe::ASYNC != 0 || self.rw_flags & RWF_NOSIGNAL != 0;
+        let quiet = if is_quiet { io::MSG_NOSIGNAL } else { 0 };
         // read(2) of no bytes does not wait; recv(2) would.
         if !self.is_write && self.len == 0 {
             return Ok(0);
