@@ -114,9 +114,6 @@ impl FileKind {
     fn query(fd: i32) -> Result<u16, Errno> {
         let file = Self::of_file(&io::fstat(fd)?);
         let flags = if file & SEEKABLE != 0 { io::file_flags(fd)? } else { 0 };
-        if flags & io::O_PATH != 0 {
-            return Err(Errno::EBADF);
-        }
         let direct = if flags & io::O_DIRECT != 0 { DIRECT } else { 0 };
         let synchronous = if flags & (io::O_DSYNC | io::O_SYNC) != 0 { SYNCHRONOUS } else { 0 };
         Ok(file | direct | synchronous)

@@ -188,7 +188,7 @@ pub(crate) fn duped(old: i32, new: i32) {
 /// Whether a number leads to an open file of the program's: it is not the engine's, nor one by
 /// `O_PATH`.
 pub(crate) fn is_file_of_program(fd: i32) -> bool {
-    !fd_table::is_internal(fd) && io::file_flags(fd).is_ok_and(|flags| flags & io::O_PATH == 0)
+    !fd_table::is_internal(fd) && io::file_flags(fd).is_ok()
 }
 
 /// The engine's own duplicate of a number of the program's: for a registered eventfd or file.

@@ -228,9 +228,10 @@ calls! {
 /// fcntl(F_GETFL): `O_*` flags of the open file.
 ///
 /// # Errors
-/// `EBADF`.
+/// `EBADF` there is none: a number by `O_PATH` leads to no open file.
 pub fn file_flags(fd: i32) -> Result<u32, Errno> {
-    fcntl(fd, F_GETFL, 0).map(|flags| flags as u32)
+    let flags = fcntl(fd, F_GETFL, 0)? as u32;
+    if flags & O_PATH != 0 { Err(Errno::EBADF) } else { Ok(flags) }
 }
 
 /// Whether two numbers are of one open file: fcntl(F_DUPFD_QUERY). Never before Linux 6.10, which

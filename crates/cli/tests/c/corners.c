@@ -9,7 +9,7 @@
 #include <sys/uio.h>
 
 enum { POLL_ADD = 6, POLL_MULTI = 1, READ_MULTISHOT = 49, REGISTER_BUFFERS = 0, UNREGISTER_BUFFERS = 1 };
-enum { GETEVENTS = 1, EXT_ARG = 8, READV = 1, WRITEV = 2, LINK_TIMEOUT = 15, WRITE = 23, NOP_FILE = 2 };
+enum { GETEVENTS = 1, EXT_ARG = 8, READV = 1, WRITEV = 2, SPLICE = 30, FSETXATTR = 41, CQE_SKIP = 64, LINK_TIMEOUT = 15, WRITE = 23, NOP_FILE = 2 };
 enum { SETUP_SQPOLL = 2, SETUP_SQ_AFF = 4, SETUP_NO_MMAP = 1 << 14, SETUP_REGISTERED_FD_ONLY = 1 << 15 };
 enum { ENTER_REGISTERED_RING = 16, ABS_TIMER = 32 };
 enum { SETUP_R_DISABLED = 64, SETUP_DEFER = 3 << 12, REGISTER_ENABLE_RINGS = 12 };
@@ -222,7 +222,7 @@ static void link_timers(void)
 /* What refuses an SQE, and what its request. */
 static void refusals(void)
 {
-	int file = open("corners.file", O_RDWR | O_CREAT, 0600), s[2];
+	int file = open("corners.file", O_RDWR | O_CREAT, 0600), path = open("corners.file", O_PATH), s[2];
 
 	new_ring("refusals");
 	check("pair", socketpair(AF_UNIX, SOCK_STREAM, 0, s), 0);
@@ -244,7 +244,15 @@ static void refusals(void)
 	}
 	does("a registered file", SQE(NOP, FIXED_FILE, .fd = 0, .op_flags = NOP_FILE), 0, 0);
 	does("none", SQE(NOP, FIXED_FILE, .fd = 1, .op_flags = NOP_FILE), -EBADF, 0);
+	does("a path", SQE(NOP, .fd = path, .op_flags = NOP_FILE), -EBADF, 0);
+	does("nothing into a path", SQE(SPLICE, .fd = path, .addr = -1, .off = -1, .fd_in = s[0]), -EBADF, 0);
+	does("nothing out of a path", SQE(SPLICE, .fd = s[0], .addr = -1, .off = -1, .fd_in = path), -EBADF, 0);
+	/* Its file is no file, which is a failure: only an attribute that cannot be set is none. */
+	does("an attribute", SQE(FSETXATTR, CQE_SKIP, .fd = path, .addr = ADDR("user.name"), .len = 1, .off = ADDR("x")), -EBADF, 0);
+	submit(SQE(FSETXATTR, CQE_SKIP | LINK, .fd = s[0], .addr = ADDR("user.name"), .len = 1, .off = ADDR("x")));
+	does("behind one of a socket", SQE(NOP), 0, 0);
 	close(file);
+	close(path);
 	close(s[0]);
 	close(s[1]);
 }

@@ -15,7 +15,7 @@ impl Engine {
     /// `EBUSY` it cannot move: the call must not be made.
     pub fn before_dup(&'static self, old: i32, new: i32) -> Result<(), Errno> {
         let concerns_us = !fd_table::is_unused(new) || any_number_lingers();
-        if old == new || !concerns_us || self.is_foreign_process() || io::file_flags(old).is_err() {
+        if old == new || !concerns_us || self.is_foreign_process() || io::fstat(old).is_err() {
             return Ok(());
         }
         loop {

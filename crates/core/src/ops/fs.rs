@@ -161,7 +161,7 @@ impl OpFamily for FsOp {
             Self::Symlinkat { target, at } => io::symlinkat(target.ptr(), at.dir, at.path.ptr()),
             Self::Linkat { from, to, flags } => io::linkat(from.dir, from.path.ptr(), to.dir, to.path.ptr(), *flags),
             Self::EpollCtl { epfd, op, fd, event } => return intercepted::epoll_ctl(*epfd, *op, *fd, event).into(),
-            Self::Xattr(op) => op.run(file),
+            Self::Xattr(op) => return op.run(file),
         };
         Outcome::result_ok(res)
     }

@@ -79,9 +79,7 @@ impl CmdTarget {
         if FileKind::of(fd).is_socket() {
             return Ok(Self::Socket);
         }
-        if io::file_flags(fd)? & io::O_PATH != 0 {
-            return Err(Errno::EBADF);
-        }
+        io::file_flags(fd)?;
         let stat = io::fstat(fd)?;
         match stat.mode & S_IFMT {
             S_IFSOCK => Ok(Self::Socket),

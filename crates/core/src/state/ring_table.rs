@@ -124,8 +124,7 @@ impl RingTable {
             .all()
             .find(|ring| ring.lock(LockOwner::Worker).is_some_and(|guard| guard.fd.as_ref().is_some_and(|ours| ours.ino() == ino)));
         let Some(ring) = found else {
-            let is_path_only = io::file_flags(fd)? & io::O_PATH != 0;
-            return Err(if is_path_only { Errno::EBADF } else { Errno::EOPNOTSUPP });
+            return Err(io::file_flags(fd).err().unwrap_or(Errno::EOPNOTSUPP));
         };
         self.name(ring, fd);
         Ok(ring)

@@ -11,6 +11,7 @@
 
 use super::path::{UserPath, refuse_fixed};
 use crate::ops::issue::{PrepCx, unused};
+use crate::ops::outcome::Outcome;
 use alloc::boxed::Box;
 use alloc::vec;
 use uringlet_abi::Sqe;
@@ -72,7 +73,15 @@ fn prep(sqe: &Sqe, cx: &PrepCx, flags: u32, has_path: bool) -> Result<Xattr, Err
 }
 
 impl Xattr {
-    pub(super) fn run(&self, fd: i32) -> Res {
+    pub(super) fn run(&self, fd: i32) -> Outcome {
+        match self.call(fd) {
+            // The kernel fails the request before it looks at the attribute.
+            Err(Errno::EBADF) if self.path.is_none() => Outcome::err(Errno::EBADF),
+            res => Outcome::result_ok(res),
+        }
+    }
+
+    fn call(&self, fd: i32) -> Res {
         let name = io::ptr_of_slice(&self.name);
         match (&self.value, &self.path) {
             (Value::Set(value), Some(path)) => io::setxattr(path.ptr(), name, io::ptr_of_slice(value), value.len(), self.flags),
