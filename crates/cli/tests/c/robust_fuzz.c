@@ -453,10 +453,10 @@ int main(int argc, char **argv)
 			strcpy(shared, line);
 			_exit(0);
 		}
-		/* A case that waits with its alarm masked is ended too. */
-		if (sigtimedwait(&child, 0, &limit) < 0)
-			kill(pid, SIGKILL);
-		waitpid(pid, &status, 0);
+		/* A case that waits with its alarm masked is ended too; a SIGCHLD may be of an earlier one. */
+		while (!waitpid(pid, &status, WNOHANG))
+			if (sigtimedwait(&child, 0, &limit) < 0)
+				kill(pid, SIGKILL);
 		printf("%s%s\n", shared, status == SIGALRM || status == SIGKILL ? " => hangs" : status ? " => crashes" : "");
 	}
 	return 0;
